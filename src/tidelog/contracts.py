@@ -1,0 +1,264 @@
+"""Every seam on one page: what the rooms of tidelog promise each other.
+
+Data crosses the seams as Arrow, in the four shapes below; everything else is a frozen value of `tidelog.model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+
+RECORDS = pa.schema(
+    [
+        ("position", pa.int64()),  # where the transaction's commit stands in the log
+        ("ordinal", pa.int64()),  # place in the transaction, from 0
+        ("table_ordinal", pa.int64()),  # place among the transaction's records of this table, from 0
+        ("xid", pa.int64()),  # transaction id, widened so that it never wraps
+        ("committed", pa.int64()),  # commit time, microseconds since 1970
+        ("lsn", pa.int64()),  # where the record itself stands in the log
+        ("op", pa.uint8()),  # ASCII code of `model.record.Op`
+        ("origin", pa.string()),  # replication origin, null for local changes
+        ("payload", pa.binary()),  # the database's own bytes
+    ]
+)
+"""Records of one table version, in log order: what capture writes and decoding reads."""
+
+TRANSACTIONS = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("end", pa.int64()),  # the log goes on here once the transaction is delivered
+        ("xid", pa.int64()),
+        ("committed", pa.int64()),
+        ("events", pa.int64()),
+        ("bytes", pa.int64()),
+        ("collections", pa.string()),  # JSON {table: events}; null unless transaction metadata is asked for
+    ]
+)
+"""Complete transactions in commit order."""
+
+FAILURES = pa.schema(
+    [
+        ("table", pa.string()),
+        ("position", pa.int64()),
+        ("ordinal", pa.int64()),
+        ("xid", pa.int64()),
+        ("op", pa.string()),
+        ("reason", pa.string()),
+        ("payload", pa.binary()),
+    ]
+)
+"""Records that could not be decoded, raw, with the reason: the dead letters."""
+
+ENVELOPE = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("key", pa.string()),
+        ("before", pa.string()),
+        ("after", pa.string()),
+        ("source", pa.string()),
+        ("op", pa.string()),
+        ("ts_ms", pa.int64()),
+        ("ts_us", pa.int64()),
+        ("ts_ns", pa.int64()),
+        (
+            "transaction",
+            pa.struct([("id", pa.string()), ("total_order", pa.int64()), ("data_collection_order", pa.int64())]),
+        ),
+    ]
+)
+"""The Debezium envelope over many tables; `key`, `before`, `after` and `source` are JSON texts."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Records of one table version; `table` is None for records that belong to no table."""
+
+    table: Table | None
+    records: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a tail read in one go. Rows past `end` belong to a transaction whose commit is still to come."""
+
+    end: int
+    blocks: Sequence[Block]
+    transactions: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Decoded:
+    rows: pa.RecordBatch
+    failures: pa.RecordBatch | None = None
+
+
+class Decoder(Protocol):
+    """Turns blocks into rows; pure and vectorised, so it runs anywhere."""
+
+    def schema(self, table: Table, selection: Selection) -> pa.Schema:
+        """The typed shape: the table's columns, then `_op` … `_unchanged`; every field nullable."""
+
+    def typed(self, records: pa.RecordBatch, table: Table, selection: Selection) -> Decoded: ...
+
+    def envelope(self, records: pa.RecordBatch, table: Table | None, selection: Selection) -> Decoded: ...
+
+
+class Tail(Protocol):
+    """An open reader of a database's log, used by one thread."""
+
+    def poll(self, wait_s: float, eager: bool) -> Portion | None:
+        """What has arrived, or None. `eager` hands over the last complete transaction without gathering more."""
+
+    def acknowledge(self, position: int) -> None:
+        """Everything before `position` is delivered: the database may forget it."""
+
+    def seen(self) -> int:
+        """The log is known up to here, also where nothing captured happened."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `check` looked at. `cure` is what to run or change; empty when all is well."""
+
+    level: str
+    """`ok`, `warning` or `error`."""
+    subject: str
+    meaning: str
+    cure: str = ""
+
+
+@dataclass(frozen=True)
+class Lag:
+    bytes: int
+    """How much of the log is not yet acknowledged."""
+    safe_bytes: int | None = None
+    """How much more the server will keep before it gives up on us; None when it has no limit."""
+
+
+class Connector(Protocol):
+    """One database, as the engine sees it."""
+
+    def check(self) -> list[Finding]: ...
+
+    def prepare(self) -> int:
+        """Create what the capture needs, if it is missing, and return the position where it starts."""
+
+    def tail(self, start: int) -> Tail: ...
+
+    def decoder(self) -> Decoder: ...
+
+    def selection(self) -> Selection: ...
+
+    def tables(self) -> list[Table]:
+        """The captured tables as they are now."""
+
+    def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The table's present rows, typed exactly as the stream decodes them."""
+
+    def lag(self) -> Lag: ...
+
+    def document(self, position: int, xid: int, committed: int) -> dict[str, int]:
+        """The offset's keys as the users of this connector know them."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part of a block in the journal: what a Spark partition reads."""
+
+    path: str
+    index: int
+    table: Table | None
+    first: int
+    last: int
+    """Row range [first, last) of the block."""
+    low: int
+    high: int
+    """Only rows with low <= position < high count."""
+    checksum: int
+    bytes: int
+
+
+class Journal(Protocol):
+    """The universal transaction buffer: a durable cache of the database's log, addressed by its positions."""
+
+    def open(self, start: int) -> int:
+        """Make ready to serve everything from `start` on; returns where the tail must continue."""
+
+    def append(self, portion: Portion) -> None: ...
+
+    def end(self) -> int:
+        """Everything before it is complete and readable."""
+
+    def limit(self, start: int, events: int | None, bytes: int | None) -> int:
+        """The furthest end of a batch from `start` within the limits; at least one transaction."""
+
+    def plan(self, start: int, end: int) -> list[Slice]: ...
+
+    def release(self, position: int) -> None:
+        """Nothing before `position` is needed any more."""
+
+
+@dataclass(frozen=True)
+class TableChanges:
+    """A batch's changes of one table: `rows` in log order, in the shape of `versions[-1]` or of an older version."""
+
+    versions: tuple[Table, ...]
+    """Every version met in the batch, oldest first; the target follows the last."""
+    rows: Sequence[tuple[Table, pa.Table]]
+    """Runs of rows with the version they were decoded under."""
+
+    @property
+    def table(self) -> Table:
+        return self.versions[-1]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a sink applies once, however often it is handed over."""
+
+    query: str
+    id: int
+    selection: Selection
+    tables: Sequence[TableChanges]
+    failures: pa.Table | None = None
+
+
+class Sink(Protocol):
+    """A target. `apply` is idempotent per (query, id): a batch that comes again changes nothing."""
+
+    def apply(self, batch: Batch) -> None: ...
+
+
+class Source(Protocol):
+    """What a sink may ask of the source when the log cannot tell: the present values of some columns."""
+
+    def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
+
+
+class Clock(Protocol):
+    def now_us(self) -> int: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a running capture tells about itself, for status lines, metrics and `tidelog status`."""
+
+    state: str
+    position: int
+    acknowledged: int
+    lag_bytes: int
+    lag_ms: int
+    events: int
+    journal_bytes: int
+    updated_us: int
+    warnings: tuple[str, ...] = field(default=())

@@ -1,0 +1,50 @@
+"""Every error tidelog raises, named by what the operator does next.
+
+An error carries a `hint`: the cure, in one sentence. All of them pickle, because Spark carries them from
+executors and planner processes to the driver.
+"""
+
+from __future__ import annotations
+
+
+class TidelogError(Exception):
+    """The root. `message` says what happened, `hint` what to do about it."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+def _rebuild(kind: type[TidelogError], message: str, hint: str) -> TidelogError:
+    return kind(message, hint=hint)
+
+
+class ConfigError(TidelogError):
+    """Change a setting, then start again."""
+
+
+class NotInstalled(ConfigError):
+    """Install an extra, then start again."""
+
+
+class TransientError(TidelogError):
+    """Nothing to do: tidelog retries by itself."""
+
+
+class PositionLost(TidelogError):
+    """The log no longer holds what comes next: a person decides how to go on."""
+
+
+class UnsupportedChange(TidelogError):
+    """One change cannot be represented: change the table, a setting, or skip it."""
+
+
+class CorruptState(TidelogError):
+    """Files of tidelog's own are damaged beyond self-repair: stop."""

@@ -1,0 +1,1 @@
+"""What things are: frozen values that know nothing of files, threads or drivers."""

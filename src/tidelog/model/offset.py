@@ -1,0 +1,44 @@
+"""An offset: how far a reader has come, as the JSON that sits in Spark's checkpoint.
+
+The keys of the connector (`lsn`, `txId`, …) are those its users know. What belongs to tidelog alone starts with
+`tidelog_` and is dropped by an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.errors import CorruptState
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Offset:
+    position: int
+    """Everything before it is delivered: the log is read on from here."""
+    selection: str = ""
+    """Which filters and renderings the batch that ends here was planned with."""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """The connector's own keys."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.document,
+            "tidelog_version": FORMAT,
+            "tidelog_position": self.position,
+            "tidelog_selection": self.selection,
+        }
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> Offset:
+        version = raw.get("tidelog_version")
+        if version != FORMAT:
+            raise CorruptState(
+                f"The checkpoint holds an offset of format {version!r}; this tidelog reads format {FORMAT}.",
+                hint="Run the tidelog version that wrote it, or start with a new checkpoint.",
+            )
+        document = {k: v for k, v in raw.items() if not k.startswith("tidelog_")}
+        return Offset(int(raw["tidelog_position"]), str(raw["tidelog_selection"]), document)
