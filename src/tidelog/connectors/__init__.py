@@ -1,0 +1,34 @@
+"""One folder per database, the same file names in each; `create` finds the folder by the connector's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from tidelog.contracts import Connector, Decoder
+from tidelog.core.settings import nearest
+from tidelog.errors import ConfigError
+
+_FOLDERS = {"postgres": "postgres", "postgresql": "postgres"}
+
+
+def create(name: str, options: Mapping[str, str]) -> Connector:
+    """The connector `name` with its settings; nothing is connected yet."""
+    found: Connector = import_module(f"{__name__}.{_folder(name)}.connector").create(options)
+    return found
+
+
+def decoder(name: str) -> Decoder:
+    """The connector's decoder alone: executors decode without a connection and without a driver."""
+    found: Decoder = import_module(f"{__name__}.{_folder(name)}.decode").create()
+    return found
+
+
+def _folder(name: str) -> str:
+    if name not in _FOLDERS:
+        near = nearest(name, list(_FOLDERS))
+        raise ConfigError(
+            f"There is no connector {name!r}.",
+            hint=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(_FOLDERS))}.",
+        )
+    return _FOLDERS[name]

@@ -1,0 +1,1 @@
+"""PostgreSQL 13 to 18 by logical replication (pgoutput)."""

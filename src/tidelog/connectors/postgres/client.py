@@ -1,0 +1,232 @@
+"""The only file that speaks to the driver: ordinary sessions, the replication stream, and bulk reads.
+
+Driver errors end here. They become ours by SQLSTATE: what a setting cures is a `ConfigError`, a log that is gone is
+a `PositionLost`, and everything that time may cure is a `TransientError`. No message ever carries the password,
+because none is built from the connection string.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from tidelog.connectors.postgres.config import Config
+from tidelog.errors import ConfigError, NotInstalled, PositionLost, TidelogError, TransientError
+
+try:
+    import psycopg
+    from psycopg import pq
+    from psycopg.conninfo import make_conninfo
+except ImportError as exc:
+    raise NotInstalled(
+        "The PostgreSQL connector needs the driver psycopg.", hint="Run: pip install 'tidelog[postgres]'"
+    ) from exc
+
+_EPOCH_US = 946_684_800_000_000  # 2000-01-01, where PostgreSQL's clock starts
+_RENDERING = (
+    "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c bytea_output=hex "
+    "-c extra_float_digits=3 -c xmlbinary=base64 -c lc_monetary=C"
+)
+"""Every session renders values alike, so that a value read from a table equals the same value from the log."""
+
+_SETTINGS_CURE = {
+    "28000": "Check database.user, and pg_hba.conf on the server.",
+    "28P01": "Check database.user and database.password.",
+    "3D000": "Check database.dbname.",
+    "42501": "Grant the role what it lacks; `tidelog check` prints the SQL.",
+    "55000": "`tidelog check` says which server setting is missing.",
+    "53400": "Raise max_replication_slots, or drop a slot that nobody reads.",
+    "42704": "`tidelog check` says what is missing.",
+}
+_SLOT_BUSY = "55006"
+
+
+class Session:
+    """An ordinary connection; statements commit by themselves."""
+
+    def __init__(self, config: Config, *, application: str = "tidelog") -> None:
+        self._config = config
+        with translated(config):
+            self._connection = psycopg.connect(_conninfo(config, application), autocommit=True)
+
+    @property
+    def version(self) -> int:
+        """As `server_version_num`: 180001 is 18.1."""
+        return self._connection.info.server_version
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with translated(self._config), self._connection.cursor() as cursor:
+            cursor.execute(sql, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def copy(self, sql: str, rows: int) -> Iterator[bytes]:
+        """The rows of a query as CSV texts of about `rows` rows; every value is quoted, NULL is empty."""
+        statement = f"COPY ({sql}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+        with (
+            translated(self._config),
+            self._connection.cursor() as cursor,
+            cursor.copy(statement) as copy,
+        ):
+            gathered: list[bytes] = []
+            for line in copy:
+                gathered.append(bytes(line))
+                if len(gathered) >= rows:
+                    yield b"".join(gathered)
+                    gathered = []
+            if gathered:
+                yield b"".join(gathered)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Stream:
+    """A replication connection: raw messages in, feedback out. Used by one thread."""
+
+    def __init__(self, config: Config, start: int, options: Sequence[str]) -> None:
+        self._config = config
+        with translated(config):
+            conninfo = _conninfo(config, "tidelog capture", replication="database")
+            self._connection = psycopg.connect(conninfo, autocommit=True)
+        self._pgconn = self._connection.pgconn
+        self.received = start
+        """The end of the log as the server last told it."""
+        self.reply_wanted = False
+        self._begin(start, options)
+
+    def _begin(self, start: int, options: Sequence[str]) -> None:
+        command = f"START_REPLICATION SLOT {self._config.slot} LOGICAL {lsn_text(start)} ({', '.join(options)})"
+        result = self._pgconn.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise _stream_error(self._config, result)
+
+    def drain(self, into: list[memoryview], room: int) -> int:
+        """Append the messages that have arrived, up to `room` bytes; returns the bytes taken."""
+        get, taken = self._pgconn.get_copy_data, 0
+        while taken < room:
+            length, data = get(1)
+            if length > 0:
+                if data[0] == 0x77:  # 'w': a record
+                    into.append(data)
+                    taken += length
+                else:
+                    self._keepalive(data)
+            elif length == 0:
+                break
+            else:
+                raise self._ended()
+        return taken
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for bytes and take them from the socket; False when none came."""
+        with translated(self._config):
+            readable, _, _ = select.select([self._pgconn.socket], [], [], seconds)
+            if readable:
+                self._pgconn.consume_input()
+            return bool(readable)
+
+    def feedback(self, flushed: int) -> None:
+        """Tell the server that everything before `flushed` is safe with us."""
+        now = int(time.time() * 1_000_000) - _EPOCH_US
+        message = struct.pack(">cQQQqB", b"r", max(self.received, flushed), flushed, flushed, now, 0)
+        with translated(self._config):
+            self._pgconn.put_copy_data(message)
+            self._flush()
+        self.reply_wanted = False
+
+    def _flush(self) -> None:
+        while self._pgconn.flush() == 1:
+            select.select([], [self._pgconn.socket], [], 1.0)
+
+    def _keepalive(self, data: memoryview) -> None:
+        end, _, reply = struct.unpack_from(">QqB", data, 1)
+        self.received = max(self.received, end)
+        self.reply_wanted |= bool(reply)
+
+    def _ended(self) -> TidelogError:
+        result = self._pgconn.get_result()
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            return _stream_error(self._config, result)
+        return TransientError("The server ended the replication stream.")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def lsn_text(position: int) -> str:
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:08X}"
+
+
+def _conninfo(config: Config, application: str, **more: str) -> str:
+    return make_conninfo(
+        host=config.host,
+        port=config.port,
+        user=config.user,
+        password=config.password or None,
+        dbname=config.dbname,
+        connect_timeout=config.connect_timeout_s,
+        application_name=application,
+        client_encoding="UTF8",
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=4,
+        options=_RENDERING,
+        **config.tls,
+        **more,
+    )
+
+
+def _stream_error(config: Config, result: Any) -> TidelogError:
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+    return _classify(config, state, text)
+
+
+def _classify(config: Config, state: str, text: str) -> TidelogError:
+    if state == _SLOT_BUSY:
+        return TransientError(f"Slot {config.slot} is in use by another reader: {text}.")
+    if "can no longer" in text or "invalidated" in text or ("slot" in text and "does not exist" in text):
+        return PositionLost(
+            f"The replication slot {config.slot} is gone or was invalidated by the server: {text}.",
+            hint="Changes since the last delivered position are lost. Start with a new name (or delete the state "
+            "folder of this pipeline) to create a new slot, and take a new snapshot of the tables.",
+        )
+    if state in _SETTINGS_CURE:
+        return ConfigError(f"PostgreSQL at {config.host}:{config.port} says: {text}.", hint=_SETTINGS_CURE[state])
+    return TransientError(f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}.")
+
+
+@contextmanager
+def translated(config: Config) -> Iterator[None]:
+    """Driver errors become ours."""
+    try:
+        yield
+    except psycopg.Error as exc:
+        text = exc.diag.message_primary or str(exc).strip().splitlines()[-1]
+        state = exc.sqlstate or ("28P01" if "password" in text else "3D000" if _no_database(text) else "")
+        if not state and "password" in text:
+            state = "28P01"
+        if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in _SETTINGS_CURE:
+            raise ConfigError(
+                f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes."
+            ) from exc
+        raise _classify(config, state, text.rstrip(".")) from exc
+    except OSError as exc:
+        raise TransientError(f"The connection to {config.host}:{config.port} broke ({exc.strerror}).") from exc
+
+
+def _no_database(text: str) -> bool:
+    return "database" in text and "does not exist" in text

@@ -1,0 +1,140 @@
+"""Settings: declared once, with their meaning; everything a user can get wrong is answered here.
+
+A room lists its `Setting`s; `parse` turns a mapping of texts into typed values. An unknown name is an error that
+names the nearest known one, so that a typing mistake never becomes a silently ignored option.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    meaning: str
+    default: str | None = ""
+    """The default as a user would write it; None when the setting is required."""
+    kind: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+    secret: bool = False
+    pattern: str = ""
+    """A regular expression instead of one fixed name, such as `column\\.mask\\.with\\.(\\d+)\\.chars`."""
+
+    def accepts(self, name: str) -> bool:
+        return bool(re.fullmatch(self.pattern, name)) if self.pattern else self.name == name
+
+    def read(self, text: str) -> Any:
+        if self.choices and text not in self.choices:
+            near = nearest(text, self.choices)
+            raise ConfigError(
+                f"{self.name} is {text!r}, which is not one of {', '.join(self.choices)}.",
+                hint=f"Did you mean {near!r}?" if near else "Choose one of these.",
+            )
+        try:
+            return self.kind(text)
+        except ValueError as exc:
+            shown = "its value" if self.secret else repr(text)
+            raise ConfigError(f"{self.name}: {shown} is not valid ({exc}).", hint=self.meaning) from exc
+
+
+def parse(settings: Sequence[Setting], options: Mapping[str, str], *, subject: str) -> dict[str, Any]:
+    """Typed values by name, defaults filled in. Settings with a pattern yield a dict of their matches."""
+    for name in options:
+        if not any(s.accepts(name) for s in settings):
+            raise unknown(name, [s.name for s in settings], subject=subject)
+    return {s.name: _value(s, options) for s in settings}
+
+
+def _value(setting: Setting, options: Mapping[str, str]) -> Any:
+    if setting.pattern:
+        return {name: setting.read(str(text)) for name, text in options.items() if setting.accepts(name)}
+    if setting.name in options:
+        return setting.read(str(options[setting.name]))
+    if setting.default is None:
+        raise ConfigError(f"The setting {setting.name} is missing.", hint=setting.meaning)
+    return setting.read(setting.default)
+
+
+def unknown(name: str, known: Sequence[str], *, subject: str) -> ConfigError:
+    near = nearest(name, known)
+    hint = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(known))}."
+    return ConfigError(f"{subject} has no setting {name!r}.", hint=hint)
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def boolean(text: str) -> bool:
+    if text.lower() in ("true", "yes", "on", "1"):
+        return True
+    if text.lower() in ("false", "no", "off", "0"):
+        return False
+    raise ValueError("write true or false")
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError("it must not be negative")
+    return number
+
+
+_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+
+
+def size(text: str) -> int:
+    """Bytes: `64mb`, `4 GB`, `1073741824`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    if not found:
+        raise ValueError("write a number of bytes such as 64mb or 4gb")
+    unit = found[2] + "b" if found[2] else ""
+    return int(float(found[1]) * _UNITS[unit])
+
+
+def patterns(text: str) -> str:
+    """Comma-separated regular expressions, checked here so that a broken one fails at the start."""
+    from tidelog.model.selection import split_patterns
+
+    for pattern in split_patterns(text):
+        try:
+            re.compile(pattern)
+        except re.error as exc:
+            raise ValueError(f"{pattern!r} is not a regular expression: {exc}") from exc
+    return text
+
+
+_REFERENCE = re.compile(r"\$\{(?:(file):)?([^}:]+)(?::-([^}]*))?\}")
+
+
+def resolve(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Replace `${NAME}`, `${NAME:-default}` and `${file:/path}`."""
+
+    def value(found: re.Match[str]) -> str:
+        kind, name, default = found.groups()
+        if kind == "file":
+            return _file(name)
+        if name in environment:
+            return environment[name]
+        if default is not None:
+            return default
+        raise ConfigError(f"The environment variable {name} is not set.", hint=f"Run: export {name}=…")
+
+    return _REFERENCE.sub(value, text)
+
+
+def _file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\n")
+    except OSError as exc:
+        raise ConfigError(f"The file {name} cannot be read ({exc.strerror}).", hint="Check path and rights.") from exc
