@@ -151,7 +151,8 @@ class Connector(Protocol):
     def prepare(self) -> int:
         """Create what the capture needs, if it is missing, and return the position where it starts."""
 
-    def tail(self, start: int) -> Tail: ...
+    def tail(self, start: int, known: Sequence[Table]) -> Tail:
+        """Read the log from `start`. `known` are the tables as the journal last saw them."""
 
     def decoder(self) -> Decoder: ...
 
@@ -163,7 +164,17 @@ class Connector(Protocol):
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The table's present rows, typed exactly as the stream decodes them."""
 
+    def read_range(
+        self, table: Table, columns: Sequence[str], low: str | None, high: str | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows whose first key column lies in (low, high], as the database compares them."""
+
+    def bounds(self, table: Table, rows: int) -> list[str]:
+        """Upper bounds that cut the table into ranges of about `rows` rows; empty for a small one."""
+
     def lag(self) -> Lag: ...
+
+    def close(self) -> None: ...
 
     def document(self, position: int, xid: int, committed: int) -> dict[str, int]:
         """The offset's keys as the users of this connector know them."""

@@ -32,7 +32,8 @@ class Setting:
     def accepts(self, name: str) -> bool:
         return bool(re.fullmatch(self.pattern, name)) if self.pattern else self.name == name
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str, name: str = "") -> Any:
+        """The typed value; `name` is what the user wrote where the setting has a pattern."""
         if self.choices and text not in self.choices:
             near = nearest(text, self.choices)
             raise ConfigError(
@@ -40,10 +41,10 @@ class Setting:
                 hint=f"Did you mean {near!r}?" if near else "Choose one of these.",
             )
         try:
-            return self.kind(text)
+            return whole(text) if self.kind is int else self.kind(text)
         except ValueError as exc:
             shown = "its value" if self.secret else repr(text)
-            raise ConfigError(f"{self.name}: {shown} is not valid ({exc}).", hint=self.meaning) from exc
+            raise ConfigError(f"{name or self.name}: {shown} is not valid ({exc}).", hint=self.meaning) from exc
 
 
 def parse(settings: Sequence[Setting], options: Mapping[str, str], *, subject: str) -> dict[str, Any]:
@@ -56,9 +57,10 @@ def parse(settings: Sequence[Setting], options: Mapping[str, str], *, subject: s
 
 def _value(setting: Setting, options: Mapping[str, str]) -> Any:
     if setting.pattern:
-        return {name: setting.read(str(text)) for name, text in options.items() if setting.accepts(name)}
-    if setting.name in options:
-        return setting.read(str(options[setting.name]))
+        return {name: setting.read(str(text), name) for name, text in options.items() if setting.accepts(name)}
+    text = str(options.get(setting.name, ""))
+    if text or (setting.name in options and setting.default is not None):
+        return setting.read(text)
     if setting.default is None:
         raise ConfigError(f"The setting {setting.name} is missing.", hint=setting.meaning)
     return setting.read(setting.default)
@@ -83,23 +85,40 @@ def boolean(text: str) -> bool:
     raise ValueError("write true or false")
 
 
+def whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("write a whole number") from None
+
+
 def count(text: str) -> int:
-    number = int(text)
+    number = whole(text)
     if number < 0:
         raise ValueError("it must not be negative")
     return number
 
 
-_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def size(text: str) -> int:
     """Bytes: `64mb`, `4 GB`, `1073741824`."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])i?)?b?\s*", text.lower())
     if not found:
         raise ValueError("write a number of bytes such as 64mb or 4gb")
-    unit = found[2] + "b" if found[2] else ""
-    return int(float(found[1]) * _UNITS[unit])
+    return int(float(found[1]) * _UNITS[found[2] or ""])
+
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def duration(text: str) -> float:
+    """Seconds: `500ms`, `1s`, `2 min`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*", text.lower())
+    if not found:
+        raise ValueError("write a duration such as 500ms, 1s or 2m")
+    return float(found[1]) * _SECONDS[found[2]]
 
 
 def patterns(text: str) -> str:
@@ -114,27 +133,35 @@ def patterns(text: str) -> str:
     return text
 
 
-_REFERENCE = re.compile(r"\$\{(?:(file):)?([^}:]+)(?::-([^}]*))?\}")
+REFERENCE = re.compile(r"\$\{([^}\n]*)\}")
+_NAMED = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?")
 
 
-def resolve(text: str, environment: Mapping[str, str] = os.environ) -> str:
+def resolve(text: str, environment: Mapping[str, str] | None = None) -> str:
     """Replace `${NAME}`, `${NAME:-default}` and `${file:/path}`."""
+    known = os.environ if environment is None else environment
+    return REFERENCE.sub(lambda found: _referred(found[1], known), text)
 
-    def value(found: re.Match[str]) -> str:
-        kind, name, default = found.groups()
-        if kind == "file":
-            return _file(name)
-        if name in environment:
-            return environment[name]
-        if default is not None:
-            return default
-        raise ConfigError(f"The environment variable {name} is not set.", hint=f"Run: export {name}=…")
 
-    return _REFERENCE.sub(value, text)
+def _referred(reference: str, environment: Mapping[str, str]) -> str:
+    if reference.startswith("file:"):
+        return _file(reference.removeprefix("file:"))
+    found = _NAMED.fullmatch(reference)
+    if not found:
+        raise ConfigError(
+            f"${{{reference}}} cannot be resolved.", hint="Write ${NAME}, ${NAME:-default} or ${file:/path}."
+        )
+    name, default = found.groups()
+    if name in environment:
+        return environment[name]
+    if default is not None:
+        return default
+    raise ConfigError(f"The environment variable {name} is not set.", hint=f"Run: export {name}=…")
 
 
 def _file(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8").rstrip("\n")
-    except OSError as exc:
-        raise ConfigError(f"The file {name} cannot be read ({exc.strerror}).", hint="Check path and rights.") from exc
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+        raise ConfigError(f"The file {name} cannot be read ({reason}).", hint="Check path and rights.") from exc

@@ -1,0 +1,251 @@
+"""PostgreSQL as the engine sees it: publication and slot, the tail of the log, and reads of present rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+
+import pyarrow as pa
+from pyarrow import csv
+
+from tidelog.connectors.postgres import check, config, position, types
+from tidelog.connectors.postgres.catalog import Catalog
+from tidelog.connectors.postgres.client import Session, lsn_text
+from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.decode import PostgresDecoder
+from tidelog.connectors.postgres.tail import PostgresTail
+from tidelog.contracts import Finding, Lag
+from tidelog.core.settings import nearest
+from tidelog.errors import ConfigError, PositionLost, UnsupportedChange
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+
+_MEMORY_BYTES = 16 << 20
+_ROWS_PER_READ = 50_000
+_NUMERIC_KEYS = ("int2", "int4", "int8", "numeric", "float4", "float8", "oid", "date", "timestamp", "timestamptz")
+
+_SLOT = """
+SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
+       pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
+                       confirmed_flush_lsn)
+  FROM pg_replication_slots
+ WHERE slot_name = %s
+"""
+
+_PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
+
+
+def create(options: Mapping[str, str]) -> PostgresConnector:
+    return PostgresConnector(config.read(options))
+
+
+class PostgresConnector:
+    def __init__(self, settings: Config) -> None:
+        self._config = settings
+        self._session: Session | None = None
+
+    def selection(self) -> Selection:
+        return self._config.selection
+
+    def decoder(self) -> PostgresDecoder:
+        return PostgresDecoder()
+
+    def check(self) -> list[Finding]:
+        return check.findings(self._config)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    # -- publication and slot ----------------------------------------------------------------------------------
+
+    def prepare(self) -> int:
+        """The publication comes first: a slot can only decode what was published when it was created."""
+        with Session(self._config) as session:
+            if session.version < 130000:
+                raise ConfigError(
+                    f"The server is PostgreSQL {session.version // 10000}; tidelog needs 13 or newer.",
+                    hint="Upgrade the server.",
+                )
+            if self._config.autocreate != "disabled":
+                self._publish(session)
+            return self._ensure_slot(session)
+
+    def _publish(self, session: Session) -> None:
+        exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
+        if self._config.autocreate == "all_tables":
+            if not exists:
+                session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
+            return
+        tables = self._publishable(session)
+        names = ", ".join(_quoted(t) for t in tables)
+        if not exists:
+            session.query(f"CREATE PUBLICATION {self._config.publication} FOR TABLE {names} {_VIA_ROOT}")
+        elif set(session.query(_PUBLISHED, [self._config.publication])) != {(t.schema, t.name) for t in tables}:
+            session.query(f"ALTER PUBLICATION {self._config.publication} SET TABLE {names}")
+
+    def _publishable(self, session: Session) -> list[Table]:
+        tables = Catalog(session, self._config.selection).captured()
+        if not tables:
+            raise self._no_tables(session)
+        for table in tables:
+            if table.old_image == "none" or (table.old_image == "key" and not table.key):
+                raise ConfigError(
+                    f"The table {table.qualified} has neither a primary key nor a replica identity: once published, "
+                    "the server would refuse UPDATE and DELETE on it.",
+                    hint=f"Run: ALTER TABLE {_quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {_quoted(table)} "
+                    "REPLICA IDENTITY FULL; or leave it out by table.exclude.list.",
+                )
+        return tables
+
+    def _no_tables(self, session: Session) -> ConfigError:
+        wanted = self._config.selection.include_tables
+        everything = [t.qualified for t in Catalog(session, Selection()).captured()]
+        near = nearest(wanted.replace("\\", ""), everything)
+        found = f"The database has {', '.join(everything[:10])}." if everything else "The database has no tables."
+        return ConfigError(
+            f"No table of {self._config.dbname} matches table.include.list {wanted!r} and the other lists.",
+            hint=f"Did you mean {near!r}?" if near else found,
+        )
+
+    def _ensure_slot(self, session: Session) -> int:
+        found = session.query(_SLOT, [self._config.slot])
+        if not found:
+            recovering = session.query("SELECT pg_is_in_recovery()")[0][0]
+            failover = session.version >= 170000 and self._config.failover and not recovering
+            extra = ", failover => true" if failover else ""
+            session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
+            found = session.query(_SLOT, [self._config.slot])
+        if found[0][3] != "pgoutput":
+            raise ConfigError(
+                f"The slot {self._config.slot} uses the plugin {found[0][3]}, not pgoutput.",
+                hint="Choose another slot.name, or drop the slot.",
+            )
+        return int(found[0][0])
+
+    # -- the log -----------------------------------------------------------------------------------------------
+
+    def tail(self, start: int, known: Sequence[Table]) -> PostgresTail:
+        with Session(self._config) as session:
+            self._require_slot(session, position.resume(start))
+        return PostgresTail(self._config, start, known, memory_bytes=_MEMORY_BYTES)
+
+    def _require_slot(self, session: Session, start: int) -> None:
+        """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that."""
+        found = session.query(_SLOT, [self._config.slot])
+        if not found:
+            raise PositionLost(
+                f"The replication slot {self._config.slot} does not exist any more: changes after "
+                f"{lsn_text(start)} are lost.",
+                hint=_START_OVER,
+            )
+        confirmed, state = found[0][0], found[0][1]
+        if state == "lost":
+            raise PositionLost(
+                f"The server removed log that the slot {self._config.slot} still needed (max_slot_wal_keep_size): "
+                f"changes after {lsn_text(start)} are lost.",
+                hint=_START_OVER,
+            )
+        if confirmed > start:
+            raise PositionLost(
+                f"The slot {self._config.slot} stands at {lsn_text(int(confirmed))}, past the wanted "
+                f"{lsn_text(start)}: the changes between them can't be read again.",
+                hint="Did another reader use this slot? Give each pipeline its own slot.name. " + _START_OVER,
+            )
+
+    def lag(self) -> Lag:
+        found = self._reader().query(_SLOT, [self._config.slot])
+        if not found:
+            raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
+        return Lag(int(found[0][4]), None if found[0][2] is None else int(found[0][2]))
+
+    def document(self, at: int, xid: int, committed: int) -> dict[str, int]:
+        lsn = position.resume(at)
+        document = {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
+        if committed:
+            document |= {"txId": xid, "ts_usec": committed}
+        return document
+
+    # -- present rows ------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[Table]:
+        return Catalog(self._reader(), self._config.selection).captured()
+
+    def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self.read_range(table, columns, None, None)
+
+    def read_range(
+        self, table: Table, columns: Sequence[str], low: str | None, high: str | None
+    ) -> Iterator[pa.RecordBatch]:
+        limits = [f"{_key(table)} > {_literal(low)}"] if low is not None else []
+        limits += [f"{_key(table)} <= {_literal(high)}"] if high is not None else []
+        where = f" WHERE {' AND '.join(limits)}" if limits else ""
+        names = ", ".join(f"{_name(c)}::text" for c in columns)
+        with Session(self._config) as session:
+            for text in session.copy(f"SELECT {names} FROM {_quoted(table)}{where}", _ROWS_PER_READ):
+                yield self._typed(text, table, columns)
+
+    def bounds(self, table: Table, rows: int) -> list[str]:
+        if not table.key:
+            return []
+        sql = (
+            f"SELECT k::text FROM (SELECT {_key(table)} AS k, row_number() OVER (ORDER BY {_key(table)}) AS n "
+            f"FROM {_quoted(table)}) s WHERE n % {int(rows)} = 0 ORDER BY n"
+        )
+        found = [str(row[0]) for row in self._reader().query(sql)]
+        return list(dict.fromkeys(found))
+
+    def _typed(self, text: bytes, table: Table, columns: Sequence[str]) -> pa.RecordBatch:
+        texts = csv.read_csv(
+            BytesIO(text),
+            read_options=csv.ReadOptions(column_names=[f"c{i}" for i in range(len(columns))]),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types={f"c{i}": pa.string() for i in range(len(columns))},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        ).combine_chunks()
+        arrays = []
+        for i, name in enumerate(columns):
+            array, failed = types.parse(texts.column(i).chunk(0), table.column(name), self._config.selection)
+            if failed.any():
+                raise UnsupportedChange(
+                    f"{table.qualified}.{name} holds a value that does not fit its type in the target.",
+                    hint="Set decimal.handling.mode to string, or leave the column out.",
+                )
+            arrays.append(array)
+        return pa.record_batch(arrays, names=list(columns))
+
+    def _reader(self) -> Session:
+        if self._session is None:
+            self._session = Session(self._config)
+        return self._session
+
+
+_VIA_ROOT = "WITH (publish_via_partition_root = true)"
+_START_OVER = (
+    "To go on, start the pipeline under a new name (or delete its state folder) with a new slot, and take a new "
+    "snapshot of the tables."
+)
+
+
+def _key(table: Table) -> str:
+    """The first key column, comparable alike by the database and by Arrow: texts by their bytes."""
+    column = table.column(table.key[0])
+    name = _name(column.name)
+    return name if column.type in _NUMERIC_KEYS else f'{name}::text COLLATE "C"'
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quoted(table: Table) -> str:
+    return f"{_name(table.schema)}.{_name(table.name)}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

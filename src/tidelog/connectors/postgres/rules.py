@@ -1,0 +1,59 @@
+"""Masks, truncations and hashes of columns.
+
+A column with a rule is text, whatever it was: its PostgreSQL text, changed. Null stays null and an unchanged value
+stays unchanged. The old row is treated as the new one, so that nothing leaks through it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.errors import ConfigError
+from tidelog.model.schema import Column, Table
+from tidelog.model.selection import ColumnRule, Selection
+
+
+def shown(table: Table, column: Column, selection: Selection) -> Column:
+    """The column as it is delivered: a rule makes it text."""
+    return replace(column, type="text", modifier=-1) if selection.rules_for(table, column) else column
+
+
+def apply(texts: pa.StringArray, rules: Sequence[ColumnRule]) -> pa.StringArray:
+    """The texts after all rules, in their order; they must be valid UTF-8."""
+    for rule in rules:
+        texts = _apply(texts, rule)
+    return texts
+
+
+def _apply(texts: pa.StringArray, rule: ColumnRule) -> pa.StringArray:
+    match rule.kind:
+        case "mask":
+            return pc.if_else(texts.is_valid(), "*" * rule.length, pa.scalar(None, pa.string()))
+        case "truncate":
+            return pc.utf8_slice_codeunits(texts, 0, rule.length)
+        case "hash":
+            return _hashed(texts, rule)
+    raise ConfigError(f"There is no column rule {rule.kind!r}.", hint="Use mask, truncate or hash.")
+
+
+def _hashed(texts: pa.StringArray, rule: ColumnRule) -> pa.StringArray:
+    """Each distinct value is hashed once: hashing goes value by value."""
+    name, salt = _algorithm(rule.algorithm), rule.salt.encode()
+    coded = texts.dictionary_encode()
+    values = coded.dictionary.view(pa.binary()).to_pylist()
+    digests = [hashlib.new(name, salt + value, usedforsecurity=False).hexdigest() for value in values]
+    return pa.array(digests, pa.string()).take(coded.indices)
+
+
+def _algorithm(name: str) -> str:
+    """Java's name of a hash as Python has it: SHA-256 is sha256, SHA3-256 is sha3_256, SHA-512/256 is sha512_256."""
+    lower = name.lower()
+    python = lower.replace("-", "_") if lower.startswith("sha3-") else lower.replace("-", "").replace("/", "_")
+    if python not in hashlib.algorithms_available or python.startswith("shake"):
+        raise ConfigError(f"There is no hash algorithm {name!r}.", hint="Use SHA-256, SHA-512, SHA3-256 or MD5.")
+    return python

@@ -1,0 +1,235 @@
+"""The tables as `check` sees them: which are captured, may we read them, and does a change tell which row it is about.
+
+`relations` asks the catalog; everything else is pure. A table is captured if it is ordinary or the root of a
+partitioned one, writes to the log, and the lists select it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidelog.connectors.postgres.client import Session
+from tidelog.contracts import Finding
+from tidelog.core.settings import nearest
+from tidelog.model.schema import Column, Table
+from tidelog.model.selection import Selection, matches, split_patterns
+
+_RELATIONS = """
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
+       c.relreplident::text, c.relispartition, pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(n.oid, 'USAGE'),
+       ARRAY(SELECT a.attname::text FROM pg_attribute a
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
+       CASE WHEN has_table_privilege(c.oid, 'SELECT') THEN ARRAY[]::text[]
+            ELSE ARRAY(SELECT a.attname::text FROM pg_attribute a
+                       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                         AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT')) END
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f')
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') AND n.nspname !~ '^pg_toast_temp_'
+ORDER BY 2, 3
+"""
+
+_INDEXES = """
+SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, i.indimmediate AND i.indisvalid,
+       ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k (number, place)
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+             WHERE k.place <= i.indnkeyatts ORDER BY k.place)
+FROM pg_index i WHERE i.indisprimary OR i.indisreplident
+"""
+
+_UNLIKE = """
+SELECT n.nspname::text, l.relname::text
+FROM pg_partition_tree(%s::oid::regclass) t JOIN pg_class l ON l.oid = t.relid JOIN pg_namespace n ON n.oid = l.relnamespace
+WHERE t.isleaf AND l.relreplident <> %s::"char" ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True)
+class Relation:
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    """As `pg_class.relkind`: r ordinary, p partitioned, f foreign."""
+    persistence: str
+    """As `pg_class.relpersistence`: p permanent, u unlogged, t temporary."""
+    identity: str
+    """As `pg_class.relreplident`: d default, f full, i index, n nothing."""
+    partition: bool
+    owned: bool
+    usable: bool
+    """The role may use the schema."""
+    columns: tuple[str, ...]
+    unreadable: tuple[str, ...]
+    """Columns that the role may not select."""
+    primary: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """The columns that the log tells of a row that was updated or deleted."""
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    def as_table(self) -> Table:
+        columns = tuple(Column(name, "") for name in self.columns)
+        return Table(
+            self.oid, self.schema, self.name, columns, self.primary or (self.identity == "i" and self.told) or ()
+        )
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def relations(session: Session) -> list[Relation]:
+    """Every table of the database that a list might mean."""
+    primary: dict[int, tuple[str, ...]] = {}
+    immediate: dict[int, tuple[str, ...]] = {}
+    chosen: dict[int, tuple[str, ...]] = {}
+    for oid, is_primary, is_chosen, works, columns in session.query(_INDEXES):
+        if is_primary:
+            primary[oid] = tuple(columns)
+        if is_primary and works:
+            immediate[oid] = tuple(columns)
+        if is_chosen and works:
+            chosen[oid] = tuple(columns)
+    found = []
+    for row in session.query(_RELATIONS):
+        oid, identity, columns = row[0], row[5], tuple(row[9])
+        told = {"d": immediate.get(oid, ()), "i": chosen.get(oid, ()), "f": columns}.get(identity, ())
+        found.append(Relation(*row[:9], columns, tuple(row[10]), primary.get(oid, ()), told))
+    return found
+
+
+def captured(relations: Sequence[Relation], selection: Selection) -> list[Relation]:
+    return [
+        r
+        for r in relations
+        if r.kind in "rp" and r.persistence == "p" and not r.partition and selection.has_table(r.schema, r.name)
+    ]
+
+
+def unmatched(selection: Selection, names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """The entries of the include list that no table matches, each with the nearest table."""
+    return [
+        (pattern, nearest(_plain(pattern), names))
+        for pattern in split_patterns(selection.include_tables)
+        if not any(matches(pattern.replace(",", "\\,"), name) for name in names)
+    ]
+
+
+def _plain(pattern: str) -> str:
+    return re.sub(r"\\(.)", r"\1", pattern)
+
+
+def selected(relations: Sequence[Relation], captured: Sequence[Relation], selection: Selection) -> Iterator[Finding]:
+    """Whether the lists mean what they say."""
+    names = [r.qualified for r in relations if r.persistence != "t"]
+    missing = unmatched(selection, names)
+    level = "warning" if captured else "error"
+    for pattern, near in missing:
+        cure = f"table.include.list: did you mean {near}?" if near else f"Tables are: {_some(names)}."
+        yield Finding(level, "table.include.list", f"No table matches {pattern}.", cure)
+    if captured:
+        yield Finding("ok", "tables", f"{len(captured)} captured: {_some([r.qualified for r in captured])}.")
+    elif not missing:
+        yield Finding(
+            "error",
+            "tables",
+            "No table is captured.",
+            f"Check the include and exclude lists; tables are: {_some(names)}.",
+        )
+    yield from _unfit(relations, selection)
+
+
+def _unfit(relations: Sequence[Relation], selection: Selection) -> Iterator[Finding]:
+    """Tables that the lists select and that cannot be captured."""
+    for r in relations:
+        if not selection.has_table(r.schema, r.name) or (r.persistence == "t" and not selection.include_tables):
+            continue
+        if r.kind == "f":
+            yield _left_out(r, "is a foreign table: its changes are in another server's log", "Capture it there.")
+        elif r.persistence == "t":
+            yield _left_out(r, "is temporary: its changes are in no log", "Leave it out: table.exclude.list")
+        elif r.persistence == "u":
+            yield _left_out(r, "is unlogged: its changes are in no log", f"ALTER TABLE {r.quoted} SET LOGGED;")
+        elif r.partition and selection.include_tables and not _with_root(r, relations, selection):
+            cure = "Name the partitioned table in table.include.list."
+            yield _left_out(r, "is a partition: its changes arrive under the partitioned table's name", cure)
+
+
+def _with_root(partition: Relation, relations: Sequence[Relation], selection: Selection) -> bool:
+    return any(
+        r.kind == "p" and not r.partition and r.schema == partition.schema and selection.has_table(r.schema, r.name)
+        for r in relations
+    )
+
+
+def _left_out(relation: Relation, why: str, cure: str) -> Finding:
+    return Finding("warning", f"table {relation.qualified}", f"It is not captured: it {why}.", cure)
+
+
+def grants(relation: Relation, role: str, selection: Selection) -> Iterator[Finding]:
+    subject = f"table {relation.qualified}"
+    if not relation.usable:
+        cure = f"GRANT USAGE ON SCHEMA {quoted(relation.schema)} TO {quoted(role)};"
+        yield Finding("error", subject, f"{role} may not use the schema {relation.schema}.", cure)
+    wanted = {c.name for c in selection.columns_of(relation.as_table())}
+    if wanted & set(relation.unreadable):
+        cure = f"GRANT SELECT ON {relation.quoted} TO {quoted(role)};"
+        yield Finding("error", subject, f"{role} may not read it: snapshots and verify need that.", cure)
+
+
+def identity(relation: Relation, selection: Selection) -> Iterator[Finding]:
+    """Whether a change tells which row it is about."""
+    table, subject = relation.as_table(), f"table {relation.qualified}"
+    key = selection.key_of(table)
+    full = f"ALTER TABLE {relation.quoted} REPLICA IDENTITY FULL;"
+    unknown = [c for c in key if c not in relation.columns]
+    if unknown:
+        near = nearest(unknown[0], relation.columns)
+        cure = f"message.key.columns: did you mean {near}?" if near else f"Its columns are {_some(relation.columns)}."
+        yield Finding("error", subject, f"message.key.columns names {unknown[0]}, which it does not have.", cure)
+    elif not relation.told:
+        yield Finding(
+            "error",
+            subject,
+            "It has no key that the log can use: once it is published, the server refuses every UPDATE and DELETE on it.",
+            f"{_add_key(relation)} or: {full}" if not relation.primary else full,
+        )
+    elif not key:
+        yield Finding(
+            "warning",
+            subject,
+            "It has no key: the delta sink refuses it, the history sink takes it.",
+            f"{_add_key(relation)} or: message.key.columns: {relation.qualified}:column",
+        )
+    elif not set(key) <= set(relation.told):
+        lacking = ", ".join(c for c in key if c not in relation.told)
+        yield Finding("error", subject, f"A delete in the log does not tell {lacking}, which belongs to its key.", full)
+
+
+def _add_key(relation: Relation) -> str:
+    return f"ALTER TABLE {relation.quoted} ADD PRIMARY KEY (…);"
+
+
+def partitions(session: Session, relation: Relation) -> Iterator[Finding]:
+    """What the log tells is decided by each partition, and the root's setting does not reach them."""
+    rows = session.query(_UNLIKE, [relation.oid, relation.identity])
+    if not rows:
+        return
+    setting = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING"}.get(relation.identity, "USING INDEX …")
+    cure = " ".join(f"ALTER TABLE {quoted(s)}.{quoted(n)} REPLICA IDENTITY {setting};" for s, n in rows)
+    meaning = f"{len(rows)} of its partitions have another replica identity: {_some([f'{s}.{n}' for s, n in rows])}."
+    yield Finding("warning", f"table {relation.qualified}", meaning, cure)
+
+
+def _some(names: Sequence[str], limit: int = 8) -> str:
+    shown = ", ".join(names[:limit]) or "none"
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,0 +1,172 @@
+"""The open log: drains the stream, frames what came, keeps the server informed, and watches the catalog.
+
+The catalog is asked now and then, because DDL alone writes nothing into the stream: a column added with a default
+changes every row of the table without one row event. What the catalog shows is recorded once the log has passed the
+moment of asking, so it never overtakes a change that was made before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from tidelog.connectors.postgres import position
+from tidelog.connectors.postgres.catalog import Catalog
+from tidelog.connectors.postgres.client import Session, Stream
+from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.frame import Framer
+from tidelog.contracts import Portion
+from tidelog.model.record import Op
+from tidelog.model.schema import Table
+
+_GATHER_S = 0.25
+"""How long a tail that nobody waits for gathers before it hands over."""
+
+
+class PostgresTail:
+    def __init__(self, config: Config, start: int, known: Sequence[Table], *, memory_bytes: int) -> None:
+        self._config = config
+        self._memory = memory_bytes
+        self._session = Session(config)
+        self._catalog = Catalog(self._session, config.selection)
+        self._framer = Framer(
+            self._catalog.describe,
+            next_xid=self._next_xid(),
+            tables=known,
+            with_collections=config.selection.transactions,
+        )
+        self._framer.end = start
+        self._stream = Stream(config, position.resume(start), _options(config, self._session.version))
+        self._messages: list[memoryview] = []
+        self._bytes = 0
+        self._acknowledged = position.resume(start)
+        self._told = time.monotonic()
+        self._asked = time.monotonic()
+        self._beat = time.monotonic()
+        self._pending: tuple[int, list[Table]] | None = None
+
+    # -- the contract ------------------------------------------------------------------------------------------
+
+    def poll(self, wait_s: float, eager: bool) -> Portion | None:
+        self._gather(time.monotonic() + (wait_s if eager else max(wait_s, _GATHER_S)), eager)
+        self._inform()
+        if self._messages:
+            portion = self._framer.frame(self._messages)
+            self._messages, self._bytes = [], 0
+            return portion
+        return self._changed_schema() or self._heartbeat()
+
+    def acknowledge(self, at: int) -> None:
+        resumed = position.resume(at)
+        if resumed > self._acknowledged:
+            self._acknowledged = resumed
+            self._tell()
+
+    def seen(self) -> int:
+        return max(self._stream.received, self._framer.end)
+
+    def keep_alive(self) -> None:
+        """Tell the server that we live while nothing is read, because the journal is full."""
+        self._inform()
+
+    def quiet(self) -> bool:
+        """Whether no transaction is half read."""
+        return self._framer.open is None and not self._messages
+
+    def close(self) -> None:
+        self._stream.close()
+        self._session.close()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _gather(self, deadline: float, eager: bool) -> None:
+        while True:
+            self._bytes += self._stream.drain(self._messages, self._memory - self._bytes)
+            left = deadline - time.monotonic()
+            if self._bytes >= self._memory or left <= 0 or (eager and self._messages and self._at_end()):
+                return
+            if not self._stream.wait(left) and self._messages:
+                return
+
+    def _at_end(self) -> bool:
+        """Nothing more is on its way right now."""
+        return not self._stream.wait(0) and not self._stream.drain(self._messages, 1)
+
+    # -- keeping the server informed ---------------------------------------------------------------------------
+
+    def _inform(self) -> None:
+        due = time.monotonic() - self._told >= self._config.status_interval_s
+        if due or self._stream.reply_wanted:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._stream.feedback(self._acknowledged)
+        self._told = time.monotonic()
+
+    # -- what the log does not say -----------------------------------------------------------------------------
+
+    def _changed_schema(self) -> Portion | None:
+        """A schema change that wrote no row, once the log has passed the moment the catalog was asked."""
+        if not self.quiet():
+            return None
+        if self._pending is None:
+            self._ask()
+        if self._pending is None or self.seen() < self._pending[0]:
+            return None
+        at = position.of_own(max(self._framer.end, self._pending[0]))
+        changed = [t for t in self._pending[1] if _differs(self._framer.tables.get(t.id), t)]
+        self._pending = None
+        if at is None or not changed:
+            return None
+        return self._framer.own(Op.SCHEMA, changed, at, _now_us())
+
+    def _ask(self) -> None:
+        if time.monotonic() - self._asked < self._config.refresh_interval_s:
+            return
+        self._asked = time.monotonic()
+        present = self._catalog.present(list(self._framer.tables))
+        changed = [t for t in present if _differs(self._framer.tables.get(t.id), t)]
+        if changed:
+            self._pending = (self._log_end(), changed)
+
+    def _heartbeat(self) -> Portion | None:
+        interval = self._config.heartbeat_interval_s
+        if not interval or time.monotonic() - self._beat < interval or not self.quiet():
+            return None
+        at = position.of_own(max(self._framer.end, self._stream.received))
+        if at is None:
+            return None
+        self._beat = time.monotonic()
+        return self._framer.own(Op.HEARTBEAT, [None], at, _now_us())
+
+    def _log_end(self) -> int:
+        """Where the log ends now; a page boundary lies past what the server will ever report, so step back from it."""
+        sql = (
+            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
+            " - '0/0'::pg_lsn"
+        )
+        return int(self._session.query(sql)[0][0])
+
+    def _next_xid(self) -> int:
+        return int(self._session.query("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])
+
+
+def _options(config: Config, version: int) -> list[str]:
+    options = ["proto_version '1'", f"publication_names '\"{config.publication}\"'"]
+    if version >= 140000:
+        options.append("messages 'true'")
+    if version >= 160000 and config.origin != "any":
+        options.append(f"origin '{config.origin}'")
+    return options
+
+
+def _differs(known: Table | None, present: Table) -> bool:
+    """Whether readers of the log would see another table; keys and nullability are not theirs to see."""
+    if known is None or known.old_image != present.old_image:
+        return known is not None
+    shape = [(c.name, c.type, c.modifier) for c in known.columns]
+    return known.qualified != present.qualified or shape != [(c.name, c.type, c.modifier) for c in present.columns]
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

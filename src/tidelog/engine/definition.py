@@ -1,0 +1,264 @@
+"""A pipeline's definition: a name, a source, a sink, and how the stream and the journal behave.
+
+YAML and Python say the same thing, so both end in `from_mapping`. All values are texts, exactly as a user wrote
+them (`true`, `5432`, `00123`); the rooms they belong to give them types. Nothing is ignored: an unknown or repeated
+name is an error. A `Definition` never shows a secret when it is printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidelog.core.settings import REFERENCE, Setting, count, duration, parse, resolve, size, unknown
+from tidelog.errors import ConfigError
+
+SECTIONS = {
+    "name": "Name of the pipeline; its state lives under this name.",
+    "source": "`connector` and its settings.",
+    "sink": "`type` and its settings.",
+    "stream": "Limits and rhythm of the stream.",
+    "journal": "The durable queue between the database and Spark.",
+}
+
+STREAM = (
+    Setting("maxEventsPerTrigger", "Events of one micro-batch at most; 0 for no limit.", "0", count),
+    Setting("maxBytesPerTrigger", "Bytes of one micro-batch at most, such as 256mb; 0 for no limit.", "0", size),
+    Setting(
+        "trigger",
+        "How often a micro-batch starts, such as 500ms or 10s; 0s for as often as possible.",
+        "200ms",
+        duration,
+    ),
+)
+
+JOURNAL = (
+    Setting("path", "Folder or URI (s3://…) of the journal. Default: in the pipeline's state folder.", ""),
+    Setting("max.bytes", "Bytes on disk at most; capture waits when they are reached.", "4gb", size),
+    Setting("memory.bytes", "Bytes that capture holds in memory at most.", "64mb", size),
+    Setting(
+        "mode",
+        "After a restart, keep what was captured (persistent) or read it from the database again (transient).",
+        "persistent",
+        choices=("persistent", "transient"),
+    ),
+    Setting("retention.bytes", "Bytes of delivered changes to keep for a rewind; 0 for none.", "0", size),
+    Setting("compression", "Compression of the segments.", "lz4", choices=("none", "lz4", "zstd")),
+)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SECRET = re.compile(r"password|secret|token|credential|account[._]?key|access[._]?key|private[._]?key", re.I)
+_SALT = re.compile(r"(\.with\.salt\.).+")
+_USERINFO = re.compile(r"://[^/@\s]+@")
+_HIDDEN = "****"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How the stream runs; None is no limit."""
+
+    events: int | None
+    bytes: int | None
+    trigger_s: float
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How the journal is kept."""
+
+    path: str
+    bytes_max: int
+    memory_bytes: int
+    persistent: bool
+    retention_bytes: int
+    compression: str | None
+
+
+@dataclass(frozen=True, repr=False)
+class Definition:
+    name: str
+    source: Mapping[str, str]
+    """The connector's settings, and `connector` itself."""
+    sink: Mapping[str, str]
+    """The sink's settings, and `type` itself."""
+    stream: Mapping[str, str] = field(default_factory=dict)
+    journal: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def connector(self) -> str:
+        return self.source["connector"]
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        return {name: text for name, text in self.source.items() if name != "connector"}
+
+    @property
+    def sink_options(self) -> dict[str, str]:
+        return {name: text for name, text in self.sink.items() if name != "type"}
+
+    @cached_property
+    def limits(self) -> Limits:
+        values = parse(STREAM, self.stream, subject="The section stream")
+        events, size = values["maxEventsPerTrigger"], values["maxBytesPerTrigger"]
+        return Limits(events or None, size or None, values["trigger"])
+
+    @cached_property
+    def storage(self) -> Storage:
+        values = parse(JOURNAL, self.journal, subject="The section journal")
+        return Storage(
+            path=values["path"],
+            bytes_max=values["max.bytes"],
+            memory_bytes=values["memory.bytes"],
+            persistent=values["mode"] == "persistent",
+            retention_bytes=values["retention.bytes"],
+            compression=None if values["compression"] == "none" else values["compression"],
+        )
+
+    def redacted(self) -> dict[str, Any]:
+        """The definition for people's eyes: secrets are hidden."""
+        sections = {"source": self.source, "sink": self.sink, "stream": self.stream, "journal": self.journal}
+        return {"name": self.name, **{title: _redact(section) for title, section in sections.items()}}
+
+    def __repr__(self) -> str:
+        return f"Definition({self.redacted()})"
+
+
+def load(path: str | Path) -> Definition:
+    """The definition in a YAML file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+        raise ConfigError(f"The file {path} cannot be read ({reason}).", hint="Check the path.") from exc
+    return from_mapping(_yaml(text, str(path)), where=str(path))
+
+
+def from_mapping(raw: Mapping[str, Any], *, where: str = "The definition") -> Definition:
+    """The definition as a mapping of mappings; `${…}` is resolved here."""
+    for key in raw:
+        if key not in SECTIONS:
+            raise unknown(str(key), list(SECTIONS), subject=where)
+    definition = Definition(
+        name=_name(raw, where),
+        source=_section(raw, "source", where, required="connector", example="postgres"),
+        sink=_section(raw, "sink", where, required="type", example="delta"),
+        stream=_section(raw, "stream", where),
+        journal=_section(raw, "journal", where),
+    )
+    _ = definition.limits, definition.storage  # typed now, so that a mistake is told before anything starts
+    return definition
+
+
+def _name(raw: Mapping[str, Any], where: str) -> str:
+    if not raw.get("name"):
+        raise ConfigError(f"{where} has no name.", hint="Add a line such as: name: shop")
+    name = resolve(_text(raw["name"], "name"))
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"The name {name!r} cannot be the name of a folder.",
+            hint="Use letters, digits, '.', '_' and '-', starting with a letter or digit, up to 64.",
+        )
+    return name
+
+
+def _section(
+    raw: Mapping[str, Any], title: str, where: str, *, required: str = "", example: str = ""
+) -> dict[str, str]:
+    section = raw.get(title) or {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{title} must hold settings, not {section!r}.", hint=f"Write {title}: {{name: value, …}}")
+    if required and not section:
+        raise ConfigError(f"{where} has no {title}.", hint=f"Add one such as {title}: {{{required}: {example}, …}}")
+    options = dict(_flat(section, title))
+    if required and not options.get(required):
+        raise ConfigError(f"The section {title} says no {required}.", hint=f"Add {required}: {example}")
+    return options
+
+
+def _flat(section: Mapping[str, Any], title: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested names are joined by dots, so `database: {port: 5432}` is `database.port`."""
+    for key, value in section.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, title, f"{name}.")
+        else:
+            yield name, resolve(_text(value, f"{title}: {name}"))
+
+
+def _text(value: object, name: str) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str() | int() | float() | Path():
+            return str(value)
+        case list() | tuple():
+            return ",".join(_text(part, name) for part in value)
+        case _:
+            raise ConfigError(f"{name} is {value!r}, which is not a text.", hint="Write a text or a number.")
+
+
+class _Loader(yaml.BaseLoader):
+    """Every scalar stays the text it was written as; a repeated name is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value} is written twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _yaml(text: str, where: str) -> Mapping[str, Any]:
+    references: list[str] = []
+
+    def aside(found: re.Match[str]) -> str:
+        references.append(found[0])
+        return f"\ue000{len(references) - 1}\ue001"
+
+    # YAML would take the brace of ${NAME} in {a: ${NAME}} for the start of a mapping.
+    safe = REFERENCE.sub(aside, text)
+    try:
+        raw = yaml.load(safe, _Loader)
+    except yaml.YAMLError as exc:
+        raise ConfigError(f"{where} is not YAML: {_complaint(exc)}.", hint="Check indentation and quotes.") from exc
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{where} holds no definition.", hint="It needs name, source and sink.")
+    found: Mapping[str, Any] = _restored(raw, references)
+    return found
+
+
+def _restored(value: Any, references: list[str]) -> Any:
+    match value:
+        case str():
+            return re.sub("\ue000(\\d+)\ue001", lambda found: references[int(found[1])], value)
+        case dict():
+            return {_restored(k, references): _restored(v, references) for k, v in value.items()}
+        case list():
+            return [_restored(v, references) for v in value]
+        case _:
+            return value
+
+
+def _complaint(exc: yaml.YAMLError) -> str:
+    mark = getattr(exc, "problem_mark", None)
+    problem = getattr(exc, "problem", None) or "it cannot be read"
+    return f"line {mark.line + 1}: {problem}" if mark else str(problem)
+
+
+def _redact(section: Mapping[str, str]) -> dict[str, str]:
+    return {_SALT.sub(rf"\1{_HIDDEN}", name): _shown(name, text) for name, text in section.items()}
+
+
+def _shown(name: str, text: str) -> str:
+    if _SECRET.search(name) and text:
+        return _HIDDEN
+    return _USERINFO.sub(f"://{_HIDDEN}@", text)

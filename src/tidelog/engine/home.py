@@ -1,0 +1,123 @@
+"""The state folder of a pipeline: `$TIDELOG_HOME/<name>`, default `.tidelog/<name>`.
+
+One run at a time: whoever runs holds a kernel lock on a file in the folder. The kernel drops the lock with the
+process, however it dies, so there is never a stale one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from tidelog.errors import ConfigError
+
+_TRIES = 4  # a `tidelog status` that looks at the lock holds it for an instant
+
+
+@dataclass(frozen=True)
+class Home:
+    path: Path
+
+    @staticmethod
+    def at(name: str) -> Home:
+        """Where the state of `name` is or would be; nothing is created."""
+        return Home(Path(os.environ.get("TIDELOG_HOME") or ".tidelog").expanduser().absolute() / name)
+
+    @staticmethod
+    def open(name: str) -> Home:
+        """The state folder, created and writable."""
+        home = Home.at(name)
+        try:
+            home.path.mkdir(parents=True, exist_ok=True)
+            home._probe()
+        except OSError as exc:
+            raise ConfigError(
+                f"The state folder {home.path} cannot be written ({exc.strerror}).",
+                hint="Set TIDELOG_HOME to a folder you may write, or change its rights.",
+            ) from exc
+        return home
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal"
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.sqlite"
+
+    @property
+    def stage(self) -> Path:
+        return self.path / "stage"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def log(self) -> Path:
+        """What Spark has to say, warnings and worse."""
+        return self.path / "spark.log"
+
+    @contextmanager
+    def lock(self, role: str = "run") -> Iterator[None]:
+        """Hold the name while the process lives; refused while another one holds it."""
+        with self._lock_file(role) as file:
+            self._seize(file, role)
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+
+    def holder(self, role: str = "run") -> int | None:
+        """The process that holds the name now, if one does; 0 when it did not say."""
+        try:
+            with self._path_of(role).open(encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return None
+        except BlockingIOError:
+            return self._pid(role)
+        return None
+
+    def _seize(self, file: TextIO, role: str) -> None:
+        for attempt in range(_TRIES):
+            try:
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.05 * attempt)
+        pid = self._pid(role)
+        raise ConfigError(
+            f"A {role} of {self.path.name!r} is alive already (process {pid or 'unknown'}, state in {self.path}).",
+            hint=f"Stop it first (kill {pid}), or give this pipeline another name." if pid else "Stop it first.",
+        )
+
+    def _lock_file(self, role: str) -> TextIO:
+        try:
+            return self._path_of(role).open("a+", encoding="utf-8")
+        except OSError as exc:
+            raise ConfigError(
+                f"The lock {self._path_of(role)} cannot be opened ({exc.strerror}).", hint="Check the folder's rights."
+            ) from exc
+
+    def _path_of(self, role: str) -> Path:
+        return self.path / f"{role}.lock"
+
+    def _pid(self, role: str) -> int:
+        text = self._path_of(role).read_text(encoding="utf-8").strip()
+        return int(text) if text.isdigit() else 0
+
+    def _probe(self) -> None:
+        """Write for real: rights alone do not tell of a full or read-only disk."""
+        probe = self.path / f".probe-{os.getpid()}"
+        probe.write_bytes(b"tidelog")
+        probe.unlink()

@@ -1,0 +1,78 @@
+"""Where a journal lies: a local folder or any pyarrow filesystem (S3, GCS, HDFS, NFS).
+
+Files are always written whole and never changed. On a local disk a file gets its name only when it is complete; an
+object store shows an object only when it is complete anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tidelog.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Files:
+    """A folder by its URI. Pickles as the URI alone, so executors open it with their own credentials."""
+
+    uri: str
+
+    @property
+    def local(self) -> bool:
+        return "://" not in self.uri or self.uri.startswith("file://")
+
+    @cached_property
+    def _place(self) -> tuple[fs.FileSystem, str]:
+        if "://" not in self.uri:
+            return fs.LocalFileSystem(), str(Path(self.uri).absolute())
+        try:
+            return fs.FileSystem.from_uri(self.uri)  # type: ignore[no-any-return]
+        except (pa.ArrowInvalid, OSError) as exc:
+            scheme = urlsplit(self.uri).scheme
+            raise ConfigError(
+                f"The journal's path with scheme {scheme!r} can't be opened: {exc}.",
+                hint="Use a local folder, s3://, gs://, hdfs:// or file://.",
+            ) from exc
+
+    def path(self, name: str) -> str:
+        return f"{self._place[1].rstrip('/')}/{name}"
+
+    def names(self, folder: str) -> list[str]:
+        selector = fs.FileSelector(self.path(folder), allow_not_found=True)
+        found = self._place[0].get_file_info(selector)
+        return sorted(f.base_name for f in found if f.type == fs.FileType.File and not f.base_name.endswith(".tmp"))
+
+    def write(self, name: str, content: pa.Buffer | bytes) -> None:
+        system, final = self._place[0], self.path(name)
+        if isinstance(system, fs.LocalFileSystem):
+            Path(final).parent.mkdir(parents=True, exist_ok=True)
+        target = f"{final}.tmp" if self.local else final
+        with system.open_output_stream(target) as out:
+            out.write(content)
+        if target != final:
+            system.move(target, final)
+
+    def read(self, name: str) -> bytes | None:
+        """The file's content; None when there is no such file."""
+        try:
+            with self._place[0].open_input_stream(self.path(name)) as source:
+                return source.read()  # type: ignore[no-any-return]
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str) -> pa.NativeFile:
+        if self.local:
+            return pa.memory_map(self.path(name))
+        return self._place[0].open_input_file(self.path(name))
+
+    def delete(self, name: str) -> None:
+        try:
+            self._place[0].delete_file(self.path(name))
+        except FileNotFoundError:
+            return

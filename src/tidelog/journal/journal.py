@@ -1,0 +1,293 @@
+"""The journal: append portions, plan ranges, release what is delivered.
+
+Law: the journal is a cache of the database's log, addressed by its positions. A range [start, end) gives the same
+records whether they were read once, twice after a crash, or again after the files were lost. Each reader session is
+an *epoch*: what it wrote counts only up to where the next epoch starts, so the half transaction at the end of a
+broken session, or a late write of a reader that was replaced, is never seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.contracts import Portion, Slice
+from tidelog.errors import CorruptState
+from tidelog.journal import segment
+from tidelog.journal.files import Files
+from tidelog.journal.ledger import Entry, Ledger, Placed
+from tidelog.model.schema import Table
+
+_SPLIT_ROWS = 50_000
+"""A slice has at most as many rows: a huge transaction spreads over many partitions."""
+
+
+class SegmentJournal:
+    def __init__(
+        self,
+        files: Files,
+        ledger: Ledger,
+        *,
+        max_bytes: int = 4 << 30,
+        retention_bytes: int = 0,
+        compression: str | None = None,
+        persistent: bool = True,
+    ) -> None:
+        self._files = files
+        self._ledger = ledger
+        self._max_bytes = max_bytes
+        self._retention = retention_bytes
+        self._compression = compression
+        self._persistent = persistent
+        self._epoch = 0
+        self._number = 0
+        self._epoch_start = 0
+        self._end = 0
+        self._released = 0
+        self._entries: list[Entry] = []
+        self._changed = threading.Condition()
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    def open(self, start: int) -> int:
+        """Serve everything from `start` on; returns where the tail must continue, which begins a new epoch."""
+        with self._changed:
+            self.refresh()
+            if not self._persistent:
+                self._drop(self._entries)
+            self._cut_damage(start)
+            if not self._covers(start):
+                self._drop(self._entries)
+            self._released = start
+            self._end = max([start, *(e.end for e in self._entries)])
+            self._epoch = 1 + max([self._epoch, *(e.epoch for e in self._entries)])
+            self._number, self._epoch_start = 0, self._end
+            return self._end
+
+    def follow(self, start: int) -> None:
+        """Serve a journal that another process writes."""
+        with self._changed:
+            self._released = start
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Take notice of segments that the ledger does not know, and forget those that are gone."""
+        bases = {
+            segment.parse_name(base): base for base in self._files.names(segment.FOLDER) if base.endswith(".arrow")
+        }
+        known = {(e.epoch, e.number): e for e in self._ledger.segments()}
+        self._ledger.remove([e for key, e in known.items() if key not in bases])
+        for key in sorted(bases.keys() - known.keys()):
+            try:
+                self._ledger.add(segment.describe(self._files, bases[key]))
+            except CorruptState:
+                break  # a gap in the numbers: everything after it is cut, and read from the database again
+        self._entries = self._ledger.segments()
+        self._end = max([self._end, *(e.end for e in self._entries)])
+
+    def _cut_damage(self, start: int) -> None:
+        """Drop the first segment that is missing or damaged, and everything written after it."""
+        expected: dict[int, int] = {}
+        for i, entry in enumerate(self._entries):
+            gap = entry.number != expected.get(entry.epoch, entry.number)
+            needed = entry.high >= start
+            if gap or (needed and not self._intact(entry)):
+                self._drop(self._entries[i:])
+                return
+            expected[entry.epoch] = entry.number + 1
+
+    def _intact(self, entry: Entry) -> bool:
+        try:
+            return segment.verify(self._files, segment.describe(self._files, entry.name.rpartition("/")[2]))
+        except CorruptState:
+            return False
+
+    def _covers(self, start: int) -> bool:
+        """Whether what is left holds everything from `start` to its own end."""
+        if not self._entries:
+            return False
+        return self._entries[0].begin <= start <= max(e.end for e in self._entries) and self._seamless()
+
+    def _seamless(self) -> bool:
+        """Each epoch starts where the one before it had come to."""
+        epochs = [list(group) for _, group in itertools.groupby(self._entries, key=lambda e: e.epoch)]
+        reached = max(e.end for e in epochs[0])
+        for group in epochs[1:]:
+            if group[0].number != 0 or group[0].epoch_start > reached:
+                return False
+            reached = max([reached, *(e.end for e in group)])
+        return True
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def append(self, portion: Portion) -> None:
+        place = segment.Place(self._epoch, self._number, self._epoch_start, self._end)
+        info, buffer = segment.encode(portion, place, self._compression)
+        self._files.write(info.name, buffer)
+        self._ledger.add(info)
+        with self._changed:
+            self._number += 1
+            self._entries.append(Entry.of(info))
+            self._end = max(self._end, info.end)
+            self._changed.notify_all()
+
+    def full(self) -> bool:
+        """Whether capture has to wait. A transaction that alone exceeds the limit is let through: nobody could
+        release any of it before its commit."""
+        with self._changed:
+            pending = [e for e in self._entries if e.high >= self._released]
+            return self._end > self._released and sum(e.size for e in pending) >= self._max_bytes
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def end(self) -> int:
+        with self._changed:
+            return self._end
+
+    def wait(self, beyond: int, seconds: float) -> int:
+        """The end, once it lies beyond a position or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._end > beyond, seconds)
+            return self._end
+
+    def limit(self, start: int, events: int | None, bytes: int | None) -> int:
+        with self._changed:
+            entries, end = [e for e in self._entries if e.end > start], self._end
+        if events is None and bytes is None:
+            return end
+        taken_events = taken_bytes = 0
+        reached = start
+        for entry in entries:
+            over = _exceeds(taken_events + entry.events, events) or _exceeds(taken_bytes + entry.bytes, bytes)
+            if over or entry.low < start:
+                for commit_end, n, size in self._commits(entry, start):
+                    taken_events, taken_bytes = taken_events + n, taken_bytes + size
+                    if reached > start and (_exceeds(taken_events, events) or _exceeds(taken_bytes, bytes)):
+                        return reached
+                    reached = commit_end
+            else:
+                taken_events, taken_bytes, reached = taken_events + entry.events, taken_bytes + entry.bytes, entry.end
+        return max(reached, start)
+
+    def last_commit(self, end: int) -> tuple[int, int]:
+        """Transaction id and commit time of the last transaction before `end`; zeros when it is not here."""
+        with self._changed:
+            entries = [e for e in self._entries if e.end and e.low < end]
+        for entry in reversed(entries):
+            batch = self._commit_block(entry)
+            ends = batch.column("lsn").to_numpy()
+            at = int(np.searchsorted(ends, end, side="right")) - 1
+            if at >= 0:
+                return batch.column("xid")[at].as_py(), batch.column("committed")[at].as_py()
+        return 0, 0
+
+    def plan(self, start: int, end: int) -> list[Slice]:
+        """What a batch reads: slices in log order for each table."""
+        limits = self._epoch_limits()
+        slices: list[Slice] = []
+        for placed in self._ledger.between(start, end):
+            low, high = start, min(end, limits[placed.epoch])
+            if placed.info.low < high:
+                slices += self._slices(placed, low, high)
+        return slices
+
+    def commit_slices(self, start: int, end: int) -> list[Slice]:
+        """The commits of a range, for the transaction metadata."""
+        limits = self._epoch_limits()
+        with self._changed:
+            entries = [e for e in self._entries if e.end > start and e.low < end]
+        found: list[Slice] = []
+        for entry in entries:
+            info = self._ledger.commits(entry)
+            placed = Placed(entry.epoch, entry.number, 0, info)
+            found += self._slices(placed, start, min(end, limits[entry.epoch])) if info.rows else []
+        return found
+
+    def tables(self) -> list[Table]:
+        return self._ledger.latest()
+
+    def _slices(self, placed: Placed, low: int, high: int) -> Iterator[Slice]:
+        info = placed.info
+        table = self._ledger.version(info.table) if info.table else None
+        for first in range(0, info.rows, _SPLIT_ROWS):
+            last = min(first + _SPLIT_ROWS, info.rows)
+            yield Slice(
+                path=placed.name,
+                index=placed.index,
+                table=table,
+                first=first,
+                last=last,
+                low=low,
+                high=high,
+                checksum=info.checksum,
+                bytes=info.bytes * (last - first) // info.rows,
+            )
+
+    def _epoch_limits(self) -> dict[int, int]:
+        """Up to where each epoch's word counts: where the next one starts."""
+        with self._changed:
+            starts = {e.epoch: e.epoch_start for e in self._entries}
+        limits, next_start = {}, 1 << 62
+        for epoch in sorted(starts, reverse=True):
+            limits[epoch] = next_start
+            next_start = min(next_start, starts[epoch])
+        return limits
+
+    def _commits(self, entry: Entry, start: int) -> Iterator[tuple[int, int, int]]:
+        batch = self._commit_block(entry)
+        ends, events, sizes = (batch.column(c).to_numpy() for c in ("lsn", "ordinal", "table_ordinal"))
+        first = int(np.searchsorted(ends, start, side="right"))
+        yield from zip(ends[first:].tolist(), events[first:].tolist(), sizes[first:].tolist(), strict=True)
+
+    def _commit_block(self, entry: Entry) -> pa.RecordBatch:
+        info = self._ledger.commits(entry)
+        return segment.read(self._files, entry.name, 0, info.checksum)
+
+    # -- releasing ---------------------------------------------------------------------------------------------
+
+    def release(self, position: int) -> None:
+        with self._changed:
+            self._released = max(self._released, position)
+            done = [e for e in self._entries if e.high < self._released and e.end <= self._released]
+            # The newest segment stays: it tells a restart how far the reader had come.
+            done = [e for e in done if e is not self._entries[-1]]
+            self._drop(_oldest(done, sum(e.size for e in self._entries) - self._retention))
+            self._changed.notify_all()
+
+    def _drop(self, entries: Sequence[Entry]) -> None:
+        gone = {(e.epoch, e.number) for e in entries}
+        self._ledger.remove(entries)
+        for entry in entries:
+            self._files.delete(entry.name)
+        self._entries = [e for e in self._entries if (e.epoch, e.number) not in gone]
+
+    def oldest(self) -> int:
+        """The oldest position that can still be served."""
+        with self._changed:
+            return min((e.low for e in self._entries), default=self._end)
+
+    def bytes(self) -> int:
+        with self._changed:
+            return sum(e.size for e in self._entries)
+
+    def close(self) -> None:
+        self._ledger.close()
+
+
+def _exceeds(taken: int, limit: int | None) -> bool:
+    return limit is not None and taken > limit
+
+
+def _oldest(entries: Sequence[Entry], excess: int) -> list[Entry]:
+    """The oldest entries, as many as have to go for `excess` bytes."""
+    chosen = []
+    for entry in entries:
+        if excess <= 0:
+            break
+        chosen.append(entry)
+        excess -= entry.size
+    return chosen

@@ -1,0 +1,215 @@
+"""One file of the journal: an Arrow IPC file whose batches are blocks, each of one table version.
+
+The first block holds the commits (in the shape of records: `ordinal` counts the events, `table_ordinal` the bytes,
+`lsn` is where the log goes on). The schema's metadata describes every block with a checksum, so a segment explains
+itself: the ledger can be rebuilt from segments alone.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from tidelog.contracts import RECORDS, Block, Portion
+from tidelog.errors import CorruptState
+from tidelog.journal.files import Files
+from tidelog.model.schema import Table
+
+FORMAT = 1
+FOLDER = "segments"
+_KEY = b"tidelog"
+_COMMIT = ord("x")
+
+
+@dataclass(frozen=True)
+class BlockInfo:
+    table: str | None
+    """Fingerprint of the table version."""
+    rows: int
+    bytes: int
+    low: int
+    high: int
+    """First and last position."""
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a segment stands among the others."""
+
+    epoch: int
+    """Which reader session wrote it; a later session's word on the same positions wins."""
+    number: int
+    epoch_start: int
+    begin: int
+    """How far the journal was complete when the segment was written: it holds everything that came after."""
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    epoch: int
+    number: int
+    epoch_start: int
+    begin: int
+    end: int
+    """Everything before it is complete; 0 when no transaction ended in this segment."""
+    events: int
+    bytes: int
+    """Of the transactions that end in this segment."""
+    blocks: tuple[BlockInfo, ...]
+    tables: dict[str, Table]
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        return segment_name(self.epoch, self.number)
+
+    @property
+    def low(self) -> int:
+        return min((b.low for b in self.blocks if b.rows), default=self.end)
+
+    @property
+    def high(self) -> int:
+        return max((b.high for b in self.blocks if b.rows), default=self.end)
+
+
+def segment_name(epoch: int, number: int) -> str:
+    return f"{FOLDER}/{epoch:08d}-{number:010d}.arrow"
+
+
+def parse_name(base: str) -> tuple[int, int]:
+    epoch, _, number = base.removesuffix(".arrow").partition("-")
+    return int(epoch), int(number)
+
+
+def encode(portion: Portion, place: Place, compression: str | None) -> tuple[SegmentInfo, pa.Buffer]:
+    commits = _as_records(portion.transactions)
+    blocks = [Block(None, commits), *portion.blocks]
+    info = SegmentInfo(
+        **asdict(place),
+        end=portion.end,
+        events=_total(portion.transactions, "events"),
+        bytes=_total(portion.transactions, "bytes"),
+        blocks=tuple(_describe(b) for b in blocks),
+        tables={b.table.fingerprint: b.table for b in blocks if b.table is not None},
+    )
+    schema = RECORDS.with_metadata({_KEY: _to_json(info)})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        for block in blocks:
+            writer.write_batch(block.records)
+    buffer = sink.getvalue()
+    return _sized(info, buffer.size), buffer
+
+
+def describe(files: Files, base: str) -> SegmentInfo:
+    """What a segment says of itself, without reading its blocks."""
+    try:
+        with files.open(f"{FOLDER}/{base}") as source:
+            metadata = pa.ipc.open_file(source).schema.metadata or {}
+            size = source.size()
+        info = _from_json(metadata[_KEY])
+    except (pa.ArrowInvalid, OSError, KeyError, ValueError) as exc:
+        raise CorruptState(f"The journal's segment {base} can't be read: {exc}.") from exc
+    if (info.epoch, info.number) != parse_name(base):
+        raise CorruptState(f"The journal's segment {base} holds the content of another.")
+    return _sized(info, size)
+
+
+def read(files: Files, name: str, index: int, checksum: int) -> pa.RecordBatch:
+    """One block, checked."""
+    try:
+        with files.open(name) as source:
+            batch = pa.ipc.open_file(source).get_batch(index)
+    except (pa.ArrowInvalid, OSError, IndexError) as exc:
+        raise CorruptState(f"The journal's segment {name} can't be read: {exc}.", hint=_HEALS) from exc
+    if compute(batch) != checksum:
+        raise CorruptState(f"A block of the journal's segment {name} is damaged.", hint=_HEALS)
+    return batch
+
+
+_HEALS = "Start again: the journal drops what is damaged and reads it from the database once more."
+
+
+def verify(files: Files, info: SegmentInfo) -> bool:
+    try:
+        for index, block in enumerate(info.blocks):
+            read(files, info.name, index, block.checksum)
+    except CorruptState:
+        return False
+    return True
+
+
+def compute(batch: pa.RecordBatch) -> int:
+    """A checksum of what the rows say, independent of how buffers are padded."""
+    value = 0
+    for name in ("position", "ordinal", "table_ordinal", "xid", "committed", "lsn", "op"):
+        value = zlib.crc32(batch.column(name).to_numpy(zero_copy_only=False), value)
+    payload = batch.column("payload")
+    _, offsets, data = payload.buffers()
+    if not len(payload):
+        return value
+    ends = memoryview(offsets).cast("i")[payload.offset : payload.offset + len(payload) + 1]
+    value = zlib.crc32(ends, value)
+    return zlib.crc32(memoryview(data)[ends[0] : ends[-1]], value) if data is not None else value
+
+
+def _describe(block: Block) -> BlockInfo:
+    rows = block.records.num_rows
+    at = block.records.column("position")
+    return BlockInfo(
+        table=block.table.fingerprint if block.table is not None else None,
+        rows=rows,
+        bytes=block.records.nbytes,
+        low=at[0].as_py() if rows else 0,
+        high=at[rows - 1].as_py() if rows else 0,
+        checksum=compute(block.records),
+    )
+
+
+def _as_records(transactions: pa.RecordBatch) -> pa.RecordBatch:
+    n = transactions.num_rows
+    column = transactions.column
+    return pa.record_batch(
+        [
+            column("position"),
+            column("events"),
+            column("bytes"),
+            column("xid"),
+            column("committed"),
+            column("end"),
+            pa.array([_COMMIT] * n, pa.uint8()),
+            pa.nulls(n, pa.string()),
+            column("collections").cast(pa.binary()).fill_null(b""),
+        ],
+        schema=RECORDS,
+    )
+
+
+def _total(transactions: pa.RecordBatch, name: str) -> int:
+    return int(transactions.column(name).to_numpy().sum())
+
+
+def _to_json(info: SegmentInfo) -> bytes:
+    raw = {k: v for k, v in asdict(info).items() if k not in ("tables", "size")}
+    tables = {k: t.to_json() for k, t in info.tables.items()}
+    return json.dumps({**raw, "format": FORMAT, "tables": tables}).encode()
+
+
+def _from_json(text: bytes) -> SegmentInfo:
+    raw: dict[str, Any] = json.loads(text)
+    if raw.pop("format") != FORMAT:
+        raise ValueError("written by another version of tidelog")
+    blocks = tuple(BlockInfo(**b) for b in raw.pop("blocks"))
+    tables = {k: Table.from_json(t) for k, t in raw.pop("tables").items()}
+    return SegmentInfo(blocks=blocks, tables=tables, **raw)
+
+
+def _sized(info: SegmentInfo, size: int) -> SegmentInfo:
+    return replace(info, size=size)
