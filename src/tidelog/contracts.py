@@ -121,6 +121,12 @@ class Tail(Protocol):
     def seen(self) -> int:
         """The log is known up to here, also where nothing captured happened."""
 
+    def quiet(self) -> bool:
+        """Whether no transaction is half read."""
+
+    def keep_alive(self) -> None:
+        """Tell the database that we live, while nothing is read."""
+
     def close(self) -> None: ...
 
 
@@ -151,8 +157,12 @@ class Connector(Protocol):
     def prepare(self) -> int:
         """Create what the capture needs, if it is missing, and return the position where it starts."""
 
-    def tail(self, start: int, known: Sequence[Table]) -> Tail:
-        """Read the log from `start`. `known` are the tables as the journal last saw them."""
+    def tail(self, start: int, known: Sequence[Table], memory_bytes: int) -> Tail:
+        """Read the log from `start`. `known` are the tables as the journal last saw them; a portion stays
+        below `memory_bytes`."""
+
+    def log_end(self) -> int:
+        """Where the database's log ends now."""
 
     def decoder(self) -> Decoder: ...
 
@@ -265,11 +275,19 @@ class Status:
     """What a running capture tells about itself, for status lines, metrics and `tidelog status`."""
 
     state: str
-    position: int
-    acknowledged: int
-    lag_bytes: int
-    lag_ms: int
-    events: int
-    journal_bytes: int
-    updated_us: int
-    warnings: tuple[str, ...] = field(default=())
+    """`starting`, `running`, `waiting` (the journal is full), `reconnecting`, `stopped` or `failed`."""
+    position: int = 0
+    """Captured up to here."""
+    acknowledged: int = 0
+    """Delivered up to here."""
+    lag_bytes: int = 0
+    """Log that the server keeps for us."""
+    safe_bytes: int | None = None
+    """How much more it is willing to keep; None when it has no limit."""
+    lag_ms: int = 0
+    """Age of the oldest transaction that is captured and not delivered."""
+    events: dict[str, int] = field(default_factory=dict)
+    """Records captured since the start, by operation."""
+    journal_bytes: int = 0
+    updated_us: int = 0
+    warning: str = ""

@@ -20,7 +20,7 @@ def create(name: str, options: Mapping[str, str]) -> Connector:
 
 def decoder(name: str) -> Decoder:
     """The connector's decoder alone: executors decode without a connection and without a driver."""
-    found: Decoder = import_module(f"{__name__}.{_folder(name)}.decode").create()
+    found: Decoder = import_module(f"{__name__}.{_folder(name)}.decode").PostgresDecoder()
     return found
 
 

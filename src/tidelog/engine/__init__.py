@@ -1,0 +1,1 @@
+"""What makes it run: the capture loop, retries, definitions, state folders, verification."""

@@ -154,17 +154,21 @@ class SegmentJournal:
             self._changed.wait_for(lambda: self._end > beyond, seconds)
             return self._end
 
-    def limit(self, start: int, events: int | None, bytes: int | None) -> int:
+    def limit(self, start: int, events: int | None, bytes: int | None, until: int | None = None) -> int:
+        """The furthest end of a batch from `start`: within the limits, but at least one transaction; never past
+        `until`."""
         with self._changed:
             entries, end = [e for e in self._entries if e.end > start], self._end
-        if events is None and bytes is None:
-            return end
+        if events is None and bytes is None and (until is None or end <= until):
+            return max(start, end)
         taken_events = taken_bytes = 0
         reached = start
         for entry in entries:
             over = _exceeds(taken_events + entry.events, events) or _exceeds(taken_bytes + entry.bytes, bytes)
-            if over or entry.low < start:
+            if over or entry.low < start or _exceeds(entry.end, until):
                 for commit_end, n, size in self._commits(entry, start):
+                    if _exceeds(commit_end, until):
+                        return reached
                     taken_events, taken_bytes = taken_events + n, taken_bytes + size
                     if reached > start and (_exceeds(taken_events, events) or _exceeds(taken_bytes, bytes)):
                         return reached
@@ -184,6 +188,16 @@ class SegmentJournal:
             if at >= 0:
                 return batch.column("xid")[at].as_py(), batch.column("committed")[at].as_py()
         return 0, 0
+
+    def oldest_pending(self, position: int) -> int:
+        """Commit time of the first transaction at or after `position`; 0 when there is none."""
+        with self._changed:
+            entry = next((e for e in self._entries if e.end > position), None)
+        if entry is None:
+            return 0
+        batch = self._commit_block(entry)
+        at = int(np.searchsorted(batch.column("lsn").to_numpy(), position, side="right"))
+        return int(batch.column("committed")[at].as_py()) if at < batch.num_rows else 0
 
     def plan(self, start: int, end: int) -> list[Slice]:
         """What a batch reads: slices in log order for each table."""

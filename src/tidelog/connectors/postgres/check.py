@@ -1,7 +1,7 @@
 """Is the server ready for capture? Each finding says what it means and what exactly cures it.
 
 The check only reads. It looks from the outside in: connection, server, role, tables, publication, slot. Whatever was
-found before something failed is kept. `tables.py` of the check's subject, the captured tables, is `survey.py`.
+found before something failed is kept. What concerns single tables is in `survey.py`.
 """
 
 from __future__ import annotations
@@ -195,11 +195,12 @@ def _publication(scene: Scene) -> Iterator[Finding]:
         return
     publication, owned = rows[0]
     listed = {tuple(row) for row in scene.session.query(_PUBLISHED, [config.publication])}
+    able = scene.role.superuser or (owned and all(r.owned for r in scene.captured))
     problems = [
         *_operations(publication, config, name),
         *_root(publication, scene, name),
-        *_missing(listed, owned, scene, name),
-        *_extra(publication, listed, scene, name),
+        *_missing(listed, able, scene, name),
+        *(_extra(listed, able, scene, name) if not publication["puballtables"] and publication["pubviaroot"] else ()),
     ]
     yield from problems or [Finding("ok", name, "It exists and publishes the captured tables.")]
 
@@ -247,28 +248,31 @@ def _root(publication: Mapping[str, Any], scene: Scene, name: str) -> Iterator[F
         yield Finding("error", name, meaning, cure)
 
 
-def _missing(listed: set[tuple[str, ...]], owned: bool, scene: Scene, name: str) -> Iterator[Finding]:
+def _missing(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) -> Iterator[Finding]:
     lacking = [r for r in scene.captured if (r.schema, r.name) not in listed]
     if not lacking:
         return
     names = ", ".join(r.qualified for r in lacking)
     cure = f"ALTER PUBLICATION {quoted(scene.config.publication)} ADD TABLE {', '.join(r.quoted for r in lacking)};"
-    able = scene.role.superuser or (owned and all(r.owned for r in lacking))
     if scene.config.autocreate == "filtered" and able:
         yield Finding("warning", name, f"It lacks {names}; tidelog adds this at the next start.", cure)
     else:
         yield Finding("error", name, f"It lacks {names}: their changes do not arrive.", cure)
 
 
-def _extra(publication: Mapping[str, Any], listed: set[tuple[str, ...]], scene: Scene, name: str) -> Iterator[Finding]:
+def _extra(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) -> Iterator[Finding]:
     extra = sorted(listed - {(r.schema, r.name) for r in scene.captured})
-    if publication["puballtables"] or not publication["pubviaroot"] or not extra or not scene.captured:
+    if not extra or not scene.captured:
         return
-    names = ", ".join(".".join(table) for table in extra)
-    cure = (
-        f"ALTER PUBLICATION {quoted(scene.config.publication)} SET TABLE {', '.join(r.quoted for r in scene.captured)};"
-    )
-    yield Finding("warning", name, f"It also publishes {names}: sent by the server, thrown away here.", cure)
+    names, filtered = ", ".join(".".join(table) for table in extra), scene.config.autocreate == "filtered"
+    tables = ", ".join(r.quoted for r in scene.captured)
+    cure = f"ALTER PUBLICATION {quoted(scene.config.publication)} SET TABLE {tables};"
+    if filtered and not able:
+        meaning = f"It also publishes {names}, and {scene.role.name} may not change that, as the mode filtered would."
+        yield Finding("error", name, meaning, f"{cure} or: publication.autocreate.mode: disabled")
+    else:
+        after = "tidelog removes this at the next start" if filtered else "sent by the server, thrown away here"
+        yield Finding("warning", name, f"It also publishes {names}: {after}.", cure)
 
 
 def _slot(scene: Scene) -> Iterator[Finding]:
@@ -313,12 +317,12 @@ def _lost(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
 
 def _retention(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
     limit, safe, held = int(scene.settings["max_slot_wal_keep_size"]), slot["safe_wal_size"], size(scene.retained)
-    cure = "Start the pipeline, or raise max_slot_wal_keep_size: ALTER SYSTEM SET max_slot_wal_keep_size = '…'; "
+    cure = "Start the pipeline, or raise the limit: ALTER SYSTEM SET max_slot_wal_keep_size = '…';"
     if slot["wal_status"] == "unreserved":
         return Finding(
             "warning", name, f"It holds back {held}, past the limit: the server may drop it at any moment.", cure
         )
-    if safe is not None and 0 < limit and safe < limit * _SAFE_SHARE_LOW:
+    if safe is not None and limit > 0 and safe < limit * _SAFE_SHARE_LOW:
         return Finding("warning", name, f"It holds back {held}; after {size(safe)} more the server drops it.", cure)
     if limit < 0 and scene.retained > _RETAINED_BYTES_MUCH:
         meaning = f"It holds back {held}, without limit: the server's disk may fill."

@@ -34,6 +34,12 @@ _RENDERING = (
 )
 """Every session renders values alike, so that a value read from a table equals the same value from the log."""
 
+LOG_END = (
+    "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
+    " - '0/0'::pg_lsn"
+)
+"""How far the server's log is durable, as a number."""
+
 _SETTINGS_CURE = {
     "28000": "Check database.user, and pg_hba.conf on the server.",
     "28P01": "Check database.user and database.password.",

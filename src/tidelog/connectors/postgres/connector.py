@@ -10,7 +10,7 @@ from pyarrow import csv
 
 from tidelog.connectors.postgres import check, config, position, types
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import Session, lsn_text
+from tidelog.connectors.postgres.client import LOG_END, Session, lsn_text
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.connectors.postgres.tail import PostgresTail
@@ -20,7 +20,6 @@ from tidelog.errors import ConfigError, PositionLost, UnsupportedChange
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
-_MEMORY_BYTES = 16 << 20
 _ROWS_PER_READ = 50_000
 _NUMERIC_KEYS = ("int2", "int4", "int8", "numeric", "float4", "float8", "oid", "date", "timestamp", "timestamptz")
 
@@ -126,10 +125,10 @@ class PostgresConnector:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def tail(self, start: int, known: Sequence[Table]) -> PostgresTail:
+    def tail(self, start: int, known: Sequence[Table], memory_bytes: int) -> PostgresTail:
         with Session(self._config) as session:
             self._require_slot(session, position.resume(start))
-        return PostgresTail(self._config, start, known, memory_bytes=_MEMORY_BYTES)
+        return PostgresTail(self._config, start, known, memory_bytes=memory_bytes)
 
     def _require_slot(self, session: Session, start: int) -> None:
         """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that."""
@@ -159,6 +158,9 @@ class PostgresConnector:
         if not found:
             raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
         return Lag(int(found[0][4]), None if found[0][2] is None else int(found[0][2]))
+
+    def log_end(self) -> int:
+        return int(self._reader().query(LOG_END)[0][0])
 
     def document(self, at: int, xid: int, committed: int) -> dict[str, int]:
         lsn = position.resume(at)

@@ -75,7 +75,7 @@ def _escaped(data: Bytes) -> Ints:
         return places
     first = np.flatnonzero(np.diff(places, prepend=-2) != 1)
     in_run = np.arange(len(places)) - np.repeat(first, np.diff(first, append=len(places)))
-    after = places[in_run % 2 == 0] + 1
+    after: Ints = places[in_run % 2 == 0] + 1
     return after[after < len(data)]
 
 
@@ -113,4 +113,3 @@ def hstores(texts: pa.StringArray) -> pa.StringArray:
     table = np.arange(256, dtype=np.uint8)
     table[np.frombuffer(b"=>NUL", np.uint8)] = np.frombuffer(b": nul", np.uint8)
     return pc.binary_join_element_wise("{", build(np.where(outside, table[data], data), rows, texts), "}", "")
-

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.connectors.postgres.strings import Mask, checked
+from tidelog.connectors.postgres.tuples import Image
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection
@@ -21,6 +24,38 @@ from tidelog.model.selection import ColumnRule, Selection
 def shown(table: Table, column: Column, selection: Selection) -> Column:
     """The column as it is delivered: a rule makes it text."""
     return replace(column, type="text", modifier=-1) if selection.rules_for(table, column) else column
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A delivered column: which of the tuple's it is, what it is delivered as, and what is done to its text."""
+
+    index: int
+    column: Column
+    rules: tuple[ColumnRule, ...]
+
+    def texts(self, image: Image) -> tuple[pa.StringArray, Mask]:
+        """The column's texts under its rules, and which are not UTF-8, where that had to be known."""
+        texts = image.texts(self.index)
+        if not self.rules:
+            return texts, np.zeros(len(texts), np.bool_)
+        sound, failed = checked(texts)
+        return apply(sound, self.rules), failed
+
+
+def delivered(table: Table, selection: Selection) -> list[Shown]:
+    return [_shown(table, column, selection) for column in selection.columns_of(table)]
+
+
+def keys(table: Table, selection: Selection) -> list[Shown]:
+    """The key's columns, in key order."""
+    names = {column.name: column for column in table.columns}
+    return [_shown(table, names[name], selection) for name in selection.key_of(table) if name in names]
+
+
+def _shown(table: Table, column: Column, selection: Selection) -> Shown:
+    rules = selection.rules_for(table, column)
+    return Shown(table.columns.index(column), shown(table, column, selection), rules)
 
 
 def apply(texts: pa.StringArray, rules: Sequence[ColumnRule]) -> pa.StringArray:

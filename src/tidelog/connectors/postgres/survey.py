@@ -41,7 +41,8 @@ FROM pg_index i WHERE i.indisprimary OR i.indisreplident
 
 _UNLIKE = """
 SELECT n.nspname::text, l.relname::text
-FROM pg_partition_tree(%s::oid::regclass) t JOIN pg_class l ON l.oid = t.relid JOIN pg_namespace n ON n.oid = l.relnamespace
+FROM pg_partition_tree(%s::oid::regclass) t
+JOIN pg_class l ON l.oid = t.relid JOIN pg_namespace n ON n.oid = l.relnamespace
 WHERE t.isleaf AND l.relreplident <> %s::"char" ORDER BY 1, 2
 """
 
@@ -200,7 +201,7 @@ def identity(relation: Relation, selection: Selection) -> Iterator[Finding]:
         yield Finding(
             "error",
             subject,
-            "It has no key that the log can use: once it is published, the server refuses every UPDATE and DELETE on it.",
+            "It has no key that the log can use: once published, the server refuses every UPDATE and DELETE on it.",
             f"{_add_key(relation)} or: {full}" if not relation.primary else full,
         )
     elif not key:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tidelog.connectors.postgres import position
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import Session, Stream
+from tidelog.connectors.postgres.client import LOG_END, Session, Stream
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.frame import Framer
 from tidelog.contracts import Portion
@@ -127,7 +127,7 @@ class PostgresTail:
         present = self._catalog.present(list(self._framer.tables))
         changed = [t for t in present if _differs(self._framer.tables.get(t.id), t)]
         if changed:
-            self._pending = (self._log_end(), changed)
+            self._pending = (int(self._session.query(LOG_END)[0][0]), changed)
 
     def _heartbeat(self) -> Portion | None:
         interval = self._config.heartbeat_interval_s
@@ -138,14 +138,6 @@ class PostgresTail:
             return None
         self._beat = time.monotonic()
         return self._framer.own(Op.HEARTBEAT, [None], at, _now_us())
-
-    def _log_end(self) -> int:
-        """Where the log ends now; a page boundary lies past what the server will ever report, so step back from it."""
-        sql = (
-            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
-            " - '0/0'::pg_lsn"
-        )
-        return int(self._session.query(sql)[0][0])
 
     def _next_xid(self) -> int:
         return int(self._session.query("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])

@@ -8,7 +8,7 @@ message's end, then every slice on its way was inside the message. That one chec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,9 +55,15 @@ class Messages:
     """The old row is complete, not only its key."""
     damaged: Mask
 
-    @cached_property
-    def has_unchanged(self) -> bool:
-        return bool((self.after.kinds == UNCHANGED).any())
+    @property
+    def known_before(self) -> Mask:
+        """By column and row: the old value is told. A key's old image tells nothing of the columns it leaves null."""
+        known: Mask = self.full_before | (self.before.kinds == TEXT)
+        return known
+
+    def old_or_new(self) -> Image:
+        """The old value where it is told, else the new one."""
+        return _choose(self.known_before, self.before, self.after)
 
 
 def read(records: pa.RecordBatch, columns: int) -> Messages:
@@ -156,18 +162,17 @@ def _walk(view: _View, marker: Ints, rows: Mask, columns: int) -> _Walk:
         at = ends[i] = starts[i] + view.be32(at + 1) * is_text
     if everything:
         return _Walk(rows, kinds, starts, ends, at, sound)
-    return _Walk(rows, *(_scatter(a, rows, n) for a in (kinds, starts, ends, at)), _scatter(sound, rows, n, True))
+    kinds, starts, ends, at = (_scatter(a, rows, n) for a in (kinds, starts, ends, at))
+    return _Walk(rows, kinds, starts, ends, at, _scatter(sound, rows, n, True))
 
 
-def _scatter(values: np.ndarray, rows: Mask, n: int, default: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+def _scatter(values: np.ndarray[Any, Any], rows: Mask, n: int, default: int = 0) -> np.ndarray[Any, Any]:
     whole = np.full((*values.shape[:-1], n), default, values.dtype)
     whole[..., rows] = values
     return whole
 
 
-def _messages(
-    view: _View, old: _Walk, new: _Walk, has_before: Mask, full_before: Mask, damaged: Mask
-) -> Messages:
+def _messages(view: _View, old: _Walk, new: _Walk, has_before: Mask, full_before: Mask, damaged: Mask) -> Messages:
     before = _image(view, old, damaged)
     after = _image(view, new, damaged)
     return Messages(before, _resolve(before, after, new.rows), has_before, full_before, damaged)
@@ -186,8 +191,10 @@ def _resolve(before: Image, after: Image, has_after: Mask) -> Image:
     """Rows without a new tuple show the old one; an unchanged value that the old tuple holds is known."""
     take_old = (after.kinds == UNCHANGED) & (before.kinds == TEXT)
     take_old |= ~has_after
-    if not take_old.any():
-        return after
-    kinds = np.where(take_old, before.kinds, after.kinds)
-    starts = np.where(take_old, before.starts, after.starts)
-    return Image(after.data, kinds, starts, np.where(take_old, before.ends, after.ends))
+    return _choose(take_old, before, after) if take_old.any() else after
+
+
+def _choose(condition: Mask, one: Image, other: Image) -> Image:
+    kinds = np.where(condition, one.kinds, other.kinds)
+    starts = np.where(condition, one.starts, other.starts)
+    return Image(one.data, kinds, starts, np.where(condition, one.ends, other.ends))

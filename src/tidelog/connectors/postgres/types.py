@@ -17,7 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.connectors.postgres import render, times
-from tidelog.connectors.postgres.strings import Mask, as_mask, build, cast, checked, flat, only, plain, valid_rows
+from tidelog.connectors.postgres.strings import (
+    Bytes,
+    Mask,
+    as_mask,
+    build,
+    cast,
+    checked,
+    flat,
+    only,
+    plain,
+    valid_rows,
+)
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
@@ -107,7 +118,8 @@ def unhex(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask]:
     nibbles = _NIBBLES[data]
     wrong = np.flatnonzero(nibbles > 15)
     failed[np.searchsorted(offsets, wrong, "right") - 1] = True
-    found = build(nibbles[0::2] << 4 | nibbles[1::2], offsets // 2, digits, pa.binary())
+    whole: Bytes = nibbles[0::2] * np.uint8(16) + nibbles[1::2]
+    found = build(whole, offsets // 2, digits, pa.binary())
     return only(found, ~failed) if len(wrong) else found, failed
 
 

@@ -1,0 +1,1 @@
+"""The demo: a shop on an embedded PostgreSQL, replicated by tidelog."""

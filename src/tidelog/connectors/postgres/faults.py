@@ -1,0 +1,74 @@
+"""Records that cannot be decoded: the pipeline stops, or they are set aside, as the selection says.
+
+A reason names place, column and type, never the value: reasons end up in logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.connectors.postgres.strings import Ints, Mask, build
+from tidelog.contracts import FAILURES
+from tidelog.errors import UnsupportedChange
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+
+ASIDE = "Set event.processing.failure.handling.mode to dead-letter to set such records aside."
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The rows that share a trouble."""
+
+    rows: Mask
+    reason: str
+    hint: str = ASIDE
+
+
+def settle(
+    faults: Sequence[Fault], records: pa.RecordBatch, table: Table | None, selection: Selection
+) -> tuple[Mask, pa.RecordBatch | None]:
+    """Which rows are good, and the others as dead letters; raises if the selection wants to stop at the first."""
+    faults = [fault for fault in faults if fault.rows.any()]
+    bad = np.zeros(records.num_rows, np.bool_)
+    if not faults:
+        return ~bad, None
+    for fault in faults:
+        bad |= fault.rows
+    if selection.failures == "fail":
+        raise _error(faults, int(np.argmax(bad)), records, table)
+    return ~bad, _letters(faults, np.flatnonzero(bad), records, table)
+
+
+def _first(faults: Sequence[Fault], row: int) -> Fault:
+    return next(fault for fault in faults if fault.rows[row])
+
+
+def _error(faults: Sequence[Fault], row: int, records: pa.RecordBatch, table: Table | None) -> UnsupportedChange:
+    fault = _first(faults, row)
+    position, ordinal, xid = (records.column(name)[row].as_py() for name in ("position", "ordinal", "xid"))
+    where = f"at position {position}, change {ordinal} of transaction {xid}"
+    return UnsupportedChange(f"{table.qualified if table else 'A message'}, {fault.reason} ({where}).", hint=fault.hint)
+
+
+def _letters(
+    faults: Sequence[Fault],
+    rows: Ints,
+    records: pa.RecordBatch,
+    table: Table | None,
+) -> pa.RecordBatch:
+    some = records.take(pa.array(rows))
+    names = pa.array([table.qualified if table else None] * len(rows), pa.string())
+    reasons = pa.array([_first(faults, row).reason for row in rows.tolist()], pa.string())
+    place = [some.column(name) for name in ("position", "ordinal", "xid")]
+    return pa.RecordBatch.from_arrays([names, *place, op_texts(some), reasons, some.column("payload")], schema=FAILURES)
+
+
+def op_texts(records: pa.RecordBatch) -> pa.StringArray:
+    """The operations as letters: their codes are the letters' bytes already."""
+    codes = records.column("op").to_numpy(zero_copy_only=False)
+    return build(codes, np.arange(len(codes) + 1))

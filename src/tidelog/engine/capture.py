@@ -1,0 +1,249 @@
+"""The capture: one thread that moves the database's log into the journal, and acknowledges what was delivered.
+
+Data goes forward, only acknowledgements come back. The thread retries what time can cure (`TransientError`); any
+other error ends it and is raised to whoever asks the capture next, so nothing fails unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from tidelog.contracts import Connector, Portion, Status, Tail
+from tidelog.errors import ConfigError, TidelogError, TransientError
+from tidelog.journal.files import Files
+from tidelog.journal.journal import SegmentJournal
+
+_POLL_S = 0.1
+_STATUS_S = 1.0
+_LAG_S = 10.0
+_IDLE_S = 5.0
+_BACKOFF_S = (0.2, 0.5, 1, 2, 5, 10, 30)
+_IDLE_FILE = "idle.json"
+_WARN_SAFE_BYTES = 1 << 30
+
+
+class Capture:
+    def __init__(
+        self,
+        connector: Connector,
+        journal: SegmentJournal,
+        files: Files,
+        *,
+        memory_bytes: int = 64 << 20,
+        publish: Callable[[Status], None] = lambda _: None,
+    ) -> None:
+        self.journal = journal
+        self._connector = connector
+        self._files = files
+        # The raw messages, their joined buffer, the blocks and the segment exist at the same time.
+        self._portion_bytes = max(1 << 20, memory_bytes // 5)
+        self._publish = publish
+        self._status = Status("starting")
+        self._stopping = threading.Event()
+        self._wanted = threading.Event()
+        self._acknowledged = 0
+        self._told = 0
+        self._seen = 0
+        self._events: Counter[str] = Counter()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="tidelog-capture", daemon=True)
+        self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0}
+
+    # -- for the reader ----------------------------------------------------------------------------------------
+
+    def start(self, position: int) -> None:
+        """Serve everything from `position` on."""
+        self._acknowledged = position
+        self._from = self.journal.open(position)
+        self._thread.start()
+
+    def wait(self, beyond: int, seconds: float) -> int:
+        """Ask for more than `beyond`; the journal's end after at most `seconds`."""
+        self._wanted.set()
+        deadline = time.monotonic() + seconds
+        while True:
+            self.raise_failure()
+            end = self.journal.wait(beyond, min(0.2, max(0.0, deadline - time.monotonic())))
+            if end > beyond or time.monotonic() >= deadline:
+                return end
+
+    def caught_up(self, log_end: int, seconds: float) -> bool:
+        """Whether everything the database had logged at `log_end` is in the journal."""
+        deadline = time.monotonic() + seconds
+        while self._seen < log_end:
+            self.raise_failure()
+            if time.monotonic() >= deadline:
+                return False
+            self._wanted.set()
+            time.sleep(0.02)
+        return True
+
+    def acknowledge(self, position: int) -> None:
+        """Everything before `position` is delivered for good."""
+        if position > self._acknowledged:
+            self._acknowledged = position
+            self.journal.release(position)
+            self._wanted.set()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until the database has heard of the last acknowledgement."""
+        deadline = time.monotonic() + seconds
+        while self._told < self._acknowledged and time.monotonic() < deadline and self._failure is None:
+            time.sleep(0.02)
+
+    def status(self) -> Status:
+        return self._status
+
+    def raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        attempt = 0
+        while not self._stopping.is_set():
+            try:
+                self._session()
+                attempt = 0
+            except TransientError as exc:
+                attempt = 0 if self._status.state == "running" else attempt
+                self._set(state="reconnecting", warning=str(exc))
+                self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
+                attempt += 1
+                self._from = self.journal.open(self._acknowledged)
+            except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
+                self._failure = exc if isinstance(exc, TidelogError) else _disk_error(exc)
+                self._set(state="failed", warning=str(self._failure))
+                return
+        self._set(state="stopped")
+
+    def _session(self) -> None:
+        start = self._skip_idle(self._from)
+        tail = self._connector.tail(start, self.journal.tables(), self._portion_bytes)
+        try:
+            self._set(state="running", warning="")
+            while not self._stopping.is_set():
+                self._step(tail)
+        finally:
+            tail.close()
+
+    def _step(self, tail: Tail) -> None:
+        if self.journal.full():
+            self._hold(tail)
+        else:
+            portion = tail.poll(_POLL_S, self._wanted.is_set())
+            if portion is not None:
+                self._append(portion)
+        self._confirm(tail)
+        self._seen = tail.seen() if tail.quiet() else self._seen
+        self._report()
+
+    def _append(self, portion: Portion) -> None:
+        self.journal.append(portion)
+        if portion.end:
+            self._wanted.clear()
+        for block in portion.blocks:
+            ops, counts = np.unique(block.records.column("op").to_numpy(), return_counts=True)
+            self._events.update({chr(op): int(n) for op, n in zip(ops, counts, strict=True)})
+
+    def _hold(self, tail: Tail) -> None:
+        """The journal is full: leave the log to the database, and stay in touch with it."""
+        self._set(state="waiting", warning="The journal is full; capture waits until changes are delivered.")
+        tail.keep_alive()
+        self._stopping.wait(0.05)
+        if not self.journal.full():
+            self._set(state="running", warning="")
+
+    def _confirm(self, tail: Tail) -> None:
+        if self._acknowledged > self._told:
+            tail.acknowledge(self._acknowledged)
+            self._told = self._acknowledged
+        elif tail.quiet() and self.journal.end() <= self._acknowledged and self._is_due("idle", _IDLE_S):
+            self._pass_idle(tail)
+
+    def _pass_idle(self, tail: Tail) -> None:
+        """Nothing captured is pending: let the database forget what others wrote. The note comes first, so that
+        a restart knows that the gap between offset and slot was empty."""
+        end, seen = self.journal.end(), tail.seen()
+        if seen > end:
+            self._files.write(_IDLE_FILE, json.dumps({"position": end, "seen": seen}).encode())
+            tail.acknowledge(seen)
+
+    def _skip_idle(self, start: int) -> int:
+        note = self._files.read(_IDLE_FILE)
+        if note is None:
+            return start
+        idle = json.loads(note)
+        return int(idle["seen"]) if idle["position"] <= start <= idle["seen"] else start
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        if self._is_due("lag", _LAG_S):
+            self._watch_lag()
+        if self._is_due("status", _STATUS_S):
+            self._set()
+
+    def _watch_lag(self) -> None:
+        lag = self._connector.lag()
+        self._status = replace(self._status, lag_bytes=lag.bytes, safe_bytes=lag.safe_bytes)
+        if lag.safe_bytes is not None and lag.safe_bytes < max(lag.bytes, _WARN_SAFE_BYTES):
+            warning = (
+                f"The server keeps {lag.bytes >> 20} MiB of log for us and drops it after {lag.safe_bytes >> 20} MiB "
+                "more (max_slot_wal_keep_size): speed up the sink, or raise that limit."
+            )
+            self._status = replace(self._status, warning=warning)
+
+    def _set(self, **changes: str) -> None:
+        self._status = replace(
+            self._status,
+            position=self.journal.end(),
+            acknowledged=self._acknowledged,
+            lag_ms=self._lag_ms(),
+            events=dict(self._events),
+            journal_bytes=self.journal.bytes(),
+            updated_us=time.time_ns() // 1000,
+            **changes,  # type: ignore[arg-type]
+        )
+        self._publish(self._status)
+
+    def _lag_ms(self) -> int:
+        committed = self.journal.oldest_pending(self._acknowledged)
+        return max(0, time.time_ns() // 1_000_000 - committed // 1000) if committed else 0
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        if time.monotonic() - self._due[what] < every_s:
+            return False
+        self._due[what] = time.monotonic()
+        return True
+
+
+def write_status(path: Path) -> Callable[[Status], None]:
+    """Publishes a status as a JSON file that readers never see half written."""
+
+    def publish(status: Status) -> None:
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(status)), encoding="utf-8")
+        temporary.replace(path)
+
+    return publish
+
+
+def _disk_error(exc: BaseException) -> BaseException:
+    if isinstance(exc, OSError):
+        return ConfigError(f"The journal can't be written ({exc.strerror or exc}).", hint="Free space, or move it.")
+    return exc

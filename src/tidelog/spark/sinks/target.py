@@ -1,0 +1,140 @@
+"""One table of a Delta target, as the sink sees it: the seam between what is done and which engine does it.
+
+Every method that changes something is one commit. A commit with a `Mark` carries the batch in the table's own log
+(an app transaction), so that a batch that comes again is recognised whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.core.evolve import Step
+
+DELETE = "__tidelog_delete"
+KEEP = "__tidelog_keep_"
+
+Quote = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Which batch a commit is of: an application id and a version that only grows."""
+
+    app: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Rows to be merged by key, with the flags that steer the merge as extra columns of `rows`."""
+
+    rows: pa.Table
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    keeps: Mapping[str, str] = field(default_factory=dict)
+    """Columns with rows that keep the target's value, and the flag that says which."""
+    deletes: bool = False
+    others: Mapping[str, str] = field(default_factory=dict)
+    """What is set in every row that the merge does not mention, as SQL."""
+    inserts: bool = True
+
+    def condition(self, quote: Quote) -> str:
+        """By key; the range of the keys comes along so that the engine skips files without them."""
+        terms = [self._equal(name, quote) for name in self.key]
+        return " AND ".join([*terms, *([] if self.others else self._range(quote))])
+
+    def _equal(self, name: str, quote: Quote) -> str:
+        relation = "IS NOT DISTINCT FROM" if self.rows[name].null_count else "="
+        return f"t.{quote(name)} {relation} s.{quote(name)}"
+
+    def _range(self, quote: Quote) -> list[str]:
+        name, kind = self.key[0], self.rows.schema.field(self.key[0]).type
+        if not pa.types.is_integer(kind) or self.rows[name].null_count or not self.rows.num_rows:
+            return []
+        ends = pc.min_max(self.rows[name])
+        return [f"t.{quote(name)} >= {ends['min']}", f"t.{quote(name)} <= {ends['max']}"]
+
+    def updates(self, quote: Quote) -> dict[str, str]:
+        return {quote(c): self._value(c, quote) for c in self.columns if c not in self.key}
+
+    def insertions(self, quote: Quote) -> dict[str, str]:
+        return {quote(c): f"s.{quote(c)}" for c in self.columns}
+
+    def _value(self, name: str, quote: Quote) -> str:
+        flag = self.keeps.get(name)
+        own = f"s.{quote(name)}"
+        return f"CASE WHEN s.{quote(flag)} THEN t.{quote(name)} ELSE {own} END" if flag else own
+
+    def alive(self) -> pa.Table:
+        """The rows that remain when nothing of them is in the target yet."""
+        rows = self.rows.filter(pc.invert(self.rows[DELETE])) if self.deletes else self.rows
+        return rows.select(list(self.columns))
+
+
+class Target(Protocol):
+    uri: str
+
+    def schema(self) -> pa.Schema | None:
+        """The columns as they are now, with their metadata; None when there is no table."""
+
+    def properties(self) -> Mapping[str, str]: ...
+
+    def version(self) -> int: ...
+
+    def applied(self, app: str) -> int:
+        """The version of the last mark of `app`, -1 when there is none."""
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None: ...
+
+    def describe(self, properties: Mapping[str, str]) -> None: ...
+
+    def extend(self, fields: Sequence[pa.Field]) -> None:
+        """Add columns; old rows have null there."""
+
+    def rewrite(self, steps: Sequence[Step]) -> None: ...
+
+    def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
+        """Hold what `origin` held at `version`, in its shape; the properties follow in a commit of their own."""
+
+    def merge(self, merge: Merge, mark: Mark | None) -> None: ...
+
+    def replace(self, rows: pa.Table, mark: Mark | None) -> None:
+        """These rows instead of all."""
+
+    def append(self, rows: pa.Table, mark: Mark | None) -> None: ...
+
+    def lookup(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """The rows under `keys`: key and `columns`; may hold more rows than asked for."""
+
+    def read(self, columns: Sequence[str]) -> pa.Table: ...
+
+    def tidy(self) -> None:
+        """Join small files and drop outdated ones, when it is time."""
+
+
+class Engine(Protocol):
+    def target(self, uri: str) -> Target: ...
+
+
+def pad(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows in the target's shape; columns that they lack are null."""
+    columns = [
+        rows[f.name].cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type) for f in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def uri(root: str, *names: str) -> str:
+    """Where a table is: characters that paths and URLs read in their own way are spelt as their number."""
+    return "/".join([root.rstrip("/"), *(re.sub(r"[^\w.\-$]", lambda m: f"_x{ord(m[0]):04X}_", n) for n in names)])
+
+
+def literal(value: Any) -> str:
+    """A text or number as SQL."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)

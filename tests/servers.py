@@ -1,0 +1,111 @@
+"""The servers that tests run against, all real and without containers: PostgreSQL by version, and S3.
+
+PostgreSQL is `demo.embedded`; this module adds how version 15 gets here (Debian) and the S3 server (moto).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port
+
+__all__ = ["S3", "Database", "NoServer", "Postgres", "free_port", "install"]
+
+S3_START_SECONDS_MAX = 60.0
+
+
+def install(version: int) -> None:
+    """Fetch a PostgreSQL that only Debian has; `NoServer` says why it cannot be had."""
+    if (DEBIAN / str(version) / "bin" / "postgres").exists():
+        return
+    if os.geteuid() != 0:
+        raise NoServer(f"PostgreSQL {version} is not installed, and only root can apt-get install postgresql-{version}")
+    packages = ["apt-get", "install", "-y", "--no-install-recommends", f"postgresql-{version}"]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update"], packages):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        except FileNotFoundError as missing:
+            raise NoServer(f"PostgreSQL {version} comes from Debian, and there is no apt-get here") from missing
+        if done.returncode:
+            raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+
+
+@dataclass
+class S3:
+    """An S3 server (moto) in a process of its own, with one bucket; its content dies with it."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    bucket: str = "tidelog"
+    access_key: str = "test"
+    secret_key: str = "test-secret"
+    region: str = "us-east-1"
+    log: Path = field(default_factory=Path)
+
+    @classmethod
+    def start(cls) -> S3:
+        port = free_port()
+        log = Path(tempfile.mkstemp(prefix="tidelog-s3-", suffix=".log")[1])
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        server = cls(process, port, log=log)
+        server._await()
+        server.create_bucket(server.bucket)
+        return server
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For AWS clients in this or other processes: boto, pyarrow, delta-rs."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def url(self, path: str = "") -> str:
+        """An address pyarrow understands without further settings."""
+        options = f"endpoint_override=127.0.0.1:{self.port}&scheme=http&region={self.region}"
+        return f"s3://{self.access_key}:{self.secret_key}@{self.bucket}/{path}?{options}"
+
+    def create_bucket(self, name: str) -> None:
+        self._request("PUT", f"/{name}")
+
+    def reset(self) -> None:
+        """Forget everything, then offer the empty bucket again."""
+        self._request("POST", "/moto-api/reset")
+        self.create_bucket(self.bucket)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        self.log.unlink(missing_ok=True)
+
+    def _request(self, method: str, path: str) -> None:
+        urllib.request.urlopen(urllib.request.Request(self.endpoint + path, method=method), timeout=10).close()
+
+    def _await(self) -> None:
+        deadline = time.monotonic() + S3_START_SECONDS_MAX
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                return self._request("GET", "/moto-api/data.json")
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        raise NoServer(f"moto did not start: {self.log.read_text(errors='replace')[-2000:]}")
