@@ -5,6 +5,9 @@ runtime is up), and stops when it prints `DONE <events>`, or ends if it prints n
 CPU seconds cover all its processes, dead ones too, in the same window; `cpu_total_s` covers its life from launch to
 exit. Peak memory is the largest sum of resident sizes seen in the tree, every 0.2 s; pages shared between processes
 count once for each. PostgreSQL is in none of it.
+
+`others_cpu_s` is what the rest of the machine used meanwhile, neither contender nor PostgreSQL: a run where it is not
+small was disturbed, and says little.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 import psycopg
+from demo.embedded import Database
 
 SAMPLE_SECONDS = 0.2
+SECONDS_MAX = 1800.0
 ACTIVE = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
 
 
@@ -38,6 +43,7 @@ class Measure:
     cpu_total_s: float
     rss_peak_mb: float
     cold_s: float
+    others_cpu_s: float
 
 
 class ContenderFailed(RuntimeError):
@@ -48,27 +54,32 @@ class NotReady(ContenderFailed):
     """It never began."""
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Readings at one point in time."""
+
+    at: float
+    contender_cpu: float
+    server_cpu: float
+    machine_cpu: float
+
+
 class Watch(threading.Thread):
     """Looks at a process tree from time to time and keeps the largest memory seen."""
 
-    def __init__(self, pid: int):
+    def __init__(self, pid: int, server_pid: int):
         super().__init__(name="watch", daemon=True)
         self.root = psutil.Process(pid)
+        self.server = psutil.Process(server_pid)
         self.rss_peak = 0
         self._over = threading.Event()
 
     def run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
-            self.rss_peak = max(self.rss_peak, sum(rss(process) for process in self.tree()))
+            self.rss_peak = max(self.rss_peak, sum(rss(process) for process in tree(self.root)))
 
-    def tree(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.Error):
-            return [self.root, *self.root.children(recursive=True)]
-        return []
-
-    def cpu_seconds(self) -> float:
-        """Of the whole tree until now: each process' own time and that of the children it has buried."""
-        return sum(cpu(process) for process in self.tree())
+    def moment(self) -> Moment:
+        return Moment(time.monotonic(), tree_cpu(self.root), tree_cpu(self.server), machine_cpu())
 
     def __enter__(self) -> Watch:
         self.start()
@@ -77,6 +88,22 @@ class Watch(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self.join()
+
+
+def tree(root: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+def tree_cpu(root: psutil.Process) -> float:
+    """CPU seconds of a whole tree until now: each process' own and those of the children it has buried."""
+    return sum(cpu(process) for process in tree(root))
+
+
+def machine_cpu() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
 def rss(process: psutil.Process) -> int:
@@ -153,28 +180,44 @@ class Contender:
         return usage
 
 
-def run(name: str, command: list[str], dsn: str, slot: str, events: int, log: Path, limit_s: float) -> Measure:
+def run(name: str, command: list[str], database: Database, slot: str, events: int, log: Path) -> Measure:
     """Run one contender to its end and measure it."""
+    server_pid = database.server.pid
+    assert server_pid is not None
     launched = time.monotonic()
-    with Contender(command, log) as contender, Watch(contender.pid) as watch, deadline(contender, limit_s):
-        contender.await_active(dsn, slot)
-        began, cpu_before = time.monotonic(), watch.cpu_seconds()
+    with (
+        Contender(command, log) as contender,
+        Watch(contender.pid, server_pid) as watch,
+        deadline(contender, SECONDS_MAX),
+    ):
+        contender.await_active(database.dsn, slot)
+        began = watch.moment()
         delivered = contender.await_done()
-        ended, cpu_after = time.monotonic(), watch.cpu_seconds()
+        ended = watch.moment()
         total = contender.finish()
     if delivered is None:  # it ended without a word, so the window reaches to its end
-        delivered, cpu_after = events, total
+        delivered, ended = events, replace(ended, contender_cpu=total)
     if delivered < events:
         raise ContenderFailed(f"{name} delivered {delivered} of {events} events")
+    return measured(name, delivered, began, ended, total, watch.rss_peak, began.at - launched)
+
+
+def measured(
+    name: str, events: int, began: Moment, ended: Moment, total: float, rss_peak: int, cold_s: float
+) -> Measure:
+    seconds = ended.at - began.at
+    own = ended.contender_cpu - began.contender_cpu
+    server = ended.server_cpu - began.server_cpu
     return Measure(
         contender=name,
-        events=delivered,
-        seconds=round(ended - began, 2),
-        events_per_s=round(delivered / (ended - began)),
-        cpu_s=round(cpu_after - cpu_before, 2),
+        events=events,
+        seconds=round(seconds, 2),
+        events_per_s=round(events / seconds),
+        cpu_s=round(own, 2),
         cpu_total_s=round(total, 2),
-        rss_peak_mb=round(watch.rss_peak / 2**20),
-        cold_s=round(began - launched, 2),
+        rss_peak_mb=round(rss_peak / 2**20),
+        cold_s=round(cold_s, 2),
+        others_cpu_s=round(max(0.0, ended.machine_cpu - began.machine_cpu - own - server), 2),
     )
 
 

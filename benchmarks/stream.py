@@ -30,6 +30,7 @@ events/s  from the moment the contender's slot becomes active on the server to i
 CPU-s     of all client processes, dead ones included, in that window; total: from launch to exit
 RSS       largest sum over the process tree; pages shared by its processes count once for each
 cold      from launch to the slot becoming active (JVM, Spark session, engine start)
+others    CPU-s of the machine in the window that were neither the contender nor PostgreSQL: disturbance
 ratio     events/s over Debezium's
 Debezium  the embedded engine 3.6.3 with a Java consumer that does nothing, Connect records (nothing serialised), heap
           {JAVA_HEAP}, {", ".join(f"{name}={value}" for name, value in DEBEZIUM_TUNED.items())}; the rest by default
@@ -140,13 +141,13 @@ def over(part: float | None, whole: float | None) -> float | None:
 
 def print_table(rows: object, failures: dict[str, str]) -> None:
     assert isinstance(rows, list)
-    heads = f"{'seconds':>9}{'CPU-s':>8}{'total':>8}{'RSS MB':>8}{'cold s':>8}{'ratio':>8}"
+    heads = f"{'seconds':>9}{'CPU-s':>8}{'total':>8}{'RSS MB':>8}{'cold s':>8}{'others':>8}{'ratio':>8}"
     print(f"\n{'contender':<16}{'events/s':>12}{heads}")
     for row in rows:
         ratio = "-" if row["ratio_to_debezium"] is None else f"{row['ratio_to_debezium']:.2f}"
         print(
             f"{row['contender']:<16}{row['events_per_s']:>12,}{row['seconds']:>9.1f}{row['cpu_s']:>8.1f}"
-            f"{row['cpu_total_s']:>8.1f}{row['rss_peak_mb']:>8,}{row['cold_s']:>8.1f}{ratio:>8}"
+            f"{row['cpu_total_s']:>8.1f}{row['rss_peak_mb']:>8,}{row['cold_s']:>8.1f}{row['others_cpu_s']:>8.1f}{ratio:>8}"
         )
     for name, reason in failures.items():
         print(f"{name:<16}not run: {reason.splitlines()[-1]}")

@@ -84,15 +84,20 @@ DDL = "ALTER TABLE customers ADD COLUMN loyalty integer NOT NULL DEFAULT 7"
 Cursor = psycopg.Cursor[Any]
 
 
-def create_schema(connection: psycopg.Connection[Any], *, seed: int = 1) -> None:
-    """Create the tables, with a few products and customers that are there before any change."""
+def create_schema(connection: psycopg.Connection[Any]) -> None:
+    """Create the tables, empty."""
+    connection.execute(SCHEMA)
+
+
+def furnish(connection: psycopg.Connection[Any], *, seed: int = 1) -> int:
+    """A few products and customers to begin with; the number of rows."""
     dice = random.Random(seed)
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute(SCHEMA)
         cursor.executemany(PRODUCT, [product(dice, number) for number in range(PRODUCTS_AT_START)])
         cursor.executemany(CUSTOMER, [customer(dice) for _ in range(CUSTOMERS_AT_START)])
         stock = [(place, sku_of(n), dice.randrange(500)) for place in WAREHOUSES for n in range(PRODUCTS_AT_START)]
         cursor.executemany(STOCK, stock)
+    return PRODUCTS_AT_START + CUSTOMERS_AT_START + len(stock)
 
 
 PRODUCT = "INSERT INTO products (sku, title, price, weight_kg, active, description) VALUES (%s, %s, %s, %s, %s, %s)"

@@ -1,3 +1,56 @@
-"""tidelog: change data capture for Apache Spark."""
+"""tidelog: change data capture for Apache Spark.
+
+    import tidelog
+
+    tidelog.register(spark)                          # spark.readStream.format("tidelog")
+    tidelog.Pipeline(source={…}, sink={…}).run(spark)
+
+Everything public is named in `__all__`. Spark is imported only when it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import (
+    ConfigError,
+    CorruptState,
+    NotInstalled,
+    PositionLost,
+    TidelogError,
+    TransientError,
+    UnsupportedChange,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelog.spark.pipeline import Pipeline
 
 __version__ = "0.1.0"
+__all__ = [
+    "ConfigError",
+    "CorruptState",
+    "NotInstalled",
+    "Pipeline",
+    "PositionLost",
+    "TidelogError",
+    "TransientError",
+    "UnsupportedChange",
+    "register",
+]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("tidelog")` known to a session."""
+    from tidelog.spark.source import TidelogSource
+
+    spark.dataSource.register(TidelogSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Pipeline":
+        from tidelog.spark.pipeline import Pipeline
+
+        return Pipeline
+    raise AttributeError(f"module 'tidelog' has no attribute {name!r}")

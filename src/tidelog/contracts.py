@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 RECORDS = pa.schema(
@@ -127,6 +127,9 @@ class Tail(Protocol):
     def keep_alive(self) -> None:
         """Tell the database that we live, while nothing is read."""
 
+    def ping(self) -> None:
+        """Ask the database how far its log has come; `seen` knows it soon after."""
+
     def close(self) -> None: ...
 
 
@@ -170,6 +173,9 @@ class Connector(Protocol):
 
     def tables(self) -> list[Table]:
         """The captured tables as they are now."""
+
+    def parse(self, text: str, column: Column) -> pa.Scalar:
+        """A value from the database's own text of it."""
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The table's present rows, typed exactly as the stream decodes them."""

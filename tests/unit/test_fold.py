@@ -91,9 +91,7 @@ small = st.integers(0, 3)
 row = st.fixed_dictionaries(
     {"a": small, "b": st.sampled_from(["p", "q"]), "x": st.none() | small, "y": st.none() | st.text("yz", max_size=2)}
 )
-event = st.tuples(
-    st.sampled_from("ccuuumdmdt"), st.integers(0, 9), row, st.frozensets(st.sampled_from(["x", "y"]))
-)
+event = st.tuples(st.sampled_from("ccuuumdmdt"), st.integers(0, 9), row, st.frozensets(st.sampled_from(["x", "y"])))
 
 
 @settings(max_examples=400, deadline=None)
@@ -186,7 +184,9 @@ def test_an_unknown_column_is_answered_by_the_source() -> None:
     new = Run(changes([{"op": "u", "row": {"a": 2, "x": 3, "y": "told"}}, {"op": "c", "row": {"a": 3, "y": "own"}}]))
     folded = fold([old, new], ["a"])
     assert folded.keeps["y"].tolist() == [True, False, False]
-    found = pa.Table.from_pylist([{"a": 3, "y": "later"}, {"a": 1, "y": "source"}], pa.schema([("a", pa.int32()), ("y", pa.string())]))
+    found = pa.Table.from_pylist(
+        [{"a": 3, "y": "later"}, {"a": 1, "y": "source"}], pa.schema([("a", pa.int32()), ("y", pa.string())])
+    )
     done = answer(folded, ["a"], ["y"], found)
     assert done.upserts["y"].to_pylist() == ["source", "told", "own"]
     assert not done.keeps

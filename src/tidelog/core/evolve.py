@@ -15,6 +15,7 @@ same batch are brought to the newest shape by the same rules (`conform`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +116,9 @@ def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
     way = passage(old, new)
     notes = [f"{old.name} is now called {new.name}"] if old.name != new.name else []
     if way == "same":
-        kept = new.with_metadata(old.metadata) if old.name == new.name else new  # a lasting note is no reason to rewrite
+        kept = (
+            new.with_metadata(old.metadata) if old.name == new.name else new
+        )  # a lasting note is no reason to rewrite
         return Step(kept, old.name, note=", ".join(notes))
     if way == "ask" and new.name in key:
         raise UnsupportedChange(
@@ -140,7 +143,7 @@ def passage(old: pa.Field, new: pa.Field) -> str:
     a, b = plain(old.type), plain(new.type)
     if a == b:
         return "same" if _same_values(old, new) else "ask"
-    return "cast" if _widens(a, b) else "ask"
+    return "cast" if widens(a, b) else "ask"
 
 
 def _same_values(old: pa.Field, new: pa.Field) -> bool:
@@ -157,7 +160,7 @@ def _grows(before: int, after: int) -> bool:
     return after == -1 or 0 <= before <= after
 
 
-def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+def widens(old: pa.DataType, new: pa.DataType) -> bool:
     t = pa.types
     if t.is_integer(old) and t.is_integer(new):
         return bool(old.bit_width <= new.bit_width)
@@ -191,9 +194,25 @@ def _column(step: Step, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
     if step.origin is None:
         return pa.repeat(step.fill, rows.num_rows) if step.fill is not None else pa.nulls(rows.num_rows, kind)
     column = rows[step.origin]
-    if plain(column.type) == plain(kind) or _widens(plain(column.type), plain(kind)):
+    if plain(column.type) == plain(kind) or widens(plain(column.type), plain(kind)):
         return column.cast(kind)
-    return pa.nulls(rows.num_rows, kind)
+    return as_text(column) if pa.types.is_string(kind) else pa.nulls(rows.num_rows, kind)
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Any values as readable text; the database may write them otherwise."""
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, and bytes that are no text
+        return pa.array([None if v is None else _shown(v) for v in column.to_pylist()], pa.string())
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False) if isinstance(value, list) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def conform(version: Table, newest: Table, rows: pa.Table, selection: Selection, shape: pa.Schema, parse: Parse) -> Run:

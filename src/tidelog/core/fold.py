@@ -222,7 +222,9 @@ class _Touches:
         move[moved] = place[count:]
         row = np.concatenate([row, moved])
         alive = np.concatenate([alive, np.zeros(len(moved), np.bool_)])
-        return _Touches(keys.take(order), encode(keys)[order], row[order], log.op[row[order]], alive[order], move[order])
+        return _Touches(
+            keys.take(order), encode(keys)[order], row[order], log.op[row[order]], alive[order], move[order]
+        )
 
     def winners(self) -> Ints:
         """The last touch of each key, in log order."""
@@ -330,7 +332,8 @@ def _some(masks: Mapping[str, Mask]) -> dict[str, Mask]:
 
 def require_keys(rows: pa.Table, key: Sequence[str], table: str) -> None:
     """A change without its whole key cannot be applied: the key changed under the batch's feet."""
-    nameless = [k for k in key if rows[k].null_count and not pc.all(pc.equal(rows["_op"], "t")).as_py()]
+    changes = rows.filter(pc.not_equal(rows["_op"], "t"))
+    nameless = [k for k in key if changes[k].null_count]
     if nameless:
         raise UnsupportedChange(
             f"Changes of {table} come without a value of the key column {nameless[0]}.",

@@ -110,6 +110,16 @@ def size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2] or ""])
 
 
+def size_text(count: int) -> str:
+    """The other way round, for people: `1.5 GB`."""
+    amount, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if abs(amount) < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

@@ -52,6 +52,7 @@ class Capture:
         self._acknowledged = 0
         self._told = 0
         self._seen = 0
+        self._goal = 0
         self._events: Counter[str] = Counter()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tidelog-capture", daemon=True)
@@ -78,6 +79,7 @@ class Capture:
     def caught_up(self, log_end: int, seconds: float) -> bool:
         """Whether everything the database had logged at `log_end` is in the journal."""
         deadline = time.monotonic() + seconds
+        self._goal = log_end
         while self._seen < log_end:
             self.raise_failure()
             if time.monotonic() >= deadline:
@@ -100,7 +102,7 @@ class Capture:
             time.sleep(0.02)
 
     def status(self) -> Status:
-        return self._status
+        return self._now()
 
     def raise_failure(self) -> None:
         if self._failure is not None:
@@ -148,6 +150,8 @@ class Capture:
             portion = tail.poll(_POLL_S, self._wanted.is_set())
             if portion is not None:
                 self._append(portion)
+            elif self._seen < self._goal:
+                tail.ping()
         self._confirm(tail)
         self._seen = tail.seen() if tail.quiet() else self._seen
         self._report()
@@ -209,7 +213,11 @@ class Capture:
             self._status = replace(self._status, warning=warning)
 
     def _set(self, **changes: str) -> None:
-        self._status = replace(
+        self._status = replace(self._status, **changes)  # type: ignore[arg-type]
+        self._publish(self._now())
+
+    def _now(self) -> Status:
+        return replace(
             self._status,
             position=self.journal.end(),
             acknowledged=self._acknowledged,
@@ -217,9 +225,7 @@ class Capture:
             events=dict(self._events),
             journal_bytes=self.journal.bytes(),
             updated_us=time.time_ns() // 1000,
-            **changes,  # type: ignore[arg-type]
         )
-        self._publish(self._status)
 
     def _lag_ms(self) -> int:
         committed = self.journal.oldest_pending(self._acknowledged)

@@ -28,13 +28,19 @@ SECTIONS = {
 }
 
 STREAM = (
-    Setting("maxEventsPerTrigger", "Events of one micro-batch at most; 0 for no limit.", "0", count),
+    Setting("maxEventsPerTrigger", "Events of one micro-batch at most; 0 for no limit.", "250000", count),
     Setting("maxBytesPerTrigger", "Bytes of one micro-batch at most, such as 256mb; 0 for no limit.", "0", size),
     Setting(
         "trigger",
         "How often a micro-batch starts, such as 500ms or 10s; 0s for as often as possible.",
-        "200ms",
+        "0s",
         duration,
+    ),
+    Setting(
+        "capture",
+        "inline: the query reads the log itself; apart: `tidelog capture` does, maybe for several queries.",
+        "inline",
+        choices=("inline", "apart"),
     ),
 )
 
@@ -49,7 +55,7 @@ JOURNAL = (
         choices=("persistent", "transient"),
     ),
     Setting("retention.bytes", "Bytes of delivered changes to keep for a rewind; 0 for none.", "0", size),
-    Setting("compression", "Compression of the segments.", "lz4", choices=("none", "lz4", "zstd")),
+    Setting("compression", "Compression of the segments; for object stores.", "none", choices=("none", "lz4", "zstd")),
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -66,6 +72,7 @@ class Limits:
     events: int | None
     bytes: int | None
     trigger_s: float
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class Definition:
     def limits(self) -> Limits:
         values = parse(STREAM, self.stream, subject="The section stream")
         events, size = values["maxEventsPerTrigger"], values["maxBytesPerTrigger"]
-        return Limits(events or None, size or None, values["trigger"])
+        return Limits(events or None, size or None, values["trigger"], values["capture"] == "apart")
 
     @cached_property
     def storage(self) -> Storage:

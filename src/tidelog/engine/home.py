@@ -89,14 +89,22 @@ class Home:
             return self._pid(role)
         return None
 
+    def require_free(self, role: str = "run") -> None:
+        """Refuse early what `lock` would refuse later."""
+        if self.holder(role) is not None:
+            raise self._taken(role)
+
     def _seize(self, file: TextIO, role: str) -> None:
         for attempt in range(_TRIES):
             try:
                 return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(0.05 * attempt)
+        raise self._taken(role)
+
+    def _taken(self, role: str) -> ConfigError:
         pid = self._pid(role)
-        raise ConfigError(
+        return ConfigError(
             f"A {role} of {self.path.name!r} is alive already (process {pid or 'unknown'}, state in {self.path}).",
             hint=f"Stop it first (kill {pid}), or give this pipeline another name." if pid else "Stop it first.",
         )

@@ -1,0 +1,1 @@
+"""The Spark layer: the data source, the pipeline and the sinks."""

@@ -62,7 +62,9 @@ def heartbeat() -> Change:
 
 
 def message(prefix: str, content: bytes) -> Change:
-    return "m", b"M" + struct.pack(">BQ", 1, 0x16B3748) + prefix.encode() + b"\0" + struct.pack(">I", len(content)) + content
+    return "m", b"M" + struct.pack(">BQ", 1, 0x16B3748) + prefix.encode() + b"\0" + struct.pack(
+        ">I", len(content)
+    ) + content
 
 
 def block(*changes: Change, position: int = 0x1007, xid: int = 700, origin: str | None = None) -> pa.RecordBatch:

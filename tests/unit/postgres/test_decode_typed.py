@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.unit.postgres.pgoutput import (
     UNCHANGED,
     Change,
@@ -25,6 +24,7 @@ from tests.unit.postgres.pgoutput import (
     truncate,
     update,
 )
+
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.contracts import FAILURES
 from tidelog.errors import UnsupportedChange
@@ -214,6 +214,7 @@ DAMAGED = {
     "too many columns": insert("1", "a", "b", "c")[1],
     "negative length": b"I\0\0\0\1N\0\3t\xff\xff\xff\xffnn",
     "unknown kind": b"I\0\0\0\1N\0\3bnn",
+    "insert with an old image": b"I" + update("1", "a", "b", old=("1", "a", "b"))[1][1:],  # type: ignore[index]
     "old image in an insert": b"I" + delete(key=("1", None, None))[1][1:],  # type: ignore[index]
 }
 
@@ -273,6 +274,7 @@ def test_decoder_travels_to_executors() -> None:
     assert again.typed(block(insert("1", "a", "b")), ORDERS, Selection()).rows.num_rows == 1
 
 
+NAMES = ("id", "name", "note")
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
 CELL = st.none() | TEXT | st.just(UNCHANGED)
 ROW = st.tuples(st.integers(-(2**63), 2**63 - 1).map(str), CELL, CELL)
@@ -290,10 +292,14 @@ CHANGES = st.one_of(
 def test_any_mix_of_changes_decodes_to_what_was_written(changes: list[Any], skip: int) -> None:
     rows = DECODER.typed(block(*[c for c, _, _ in changes]).slice(skip), ORDERS, Selection()).rows.to_pylist()
     for row, (_, new, old) in zip(rows, changes[skip:], strict=True):
-        known = [o if n is UNCHANGED and isinstance(o, str) else n for n, o in zip(new, old or (None,) * 3, strict=True)]
+        known = [
+            o if n is UNCHANGED and isinstance(o, str) else n for n, o in zip(new, old or (None,) * 3, strict=True)
+        ]
         assert list(values(row)) == [int(known[0]), *(None if v is UNCHANGED else v for v in known[1:])]
         assert row["_unchanged"] == [n for n, v in zip(("id", "name", "note"), known, strict=True) if v is UNCHANGED]
-        assert row["_before"] == (dict(zip(("id", "name", "note"), (int(old[0]), *old[1:]), strict=True)) if old else None)
+        assert row["_before"] == (
+            dict(zip(("id", "name", "note"), (int(old[0]), *old[1:]), strict=True)) if old else None
+        )
 
 
 def test_damage_anywhere_never_raises_and_never_loses_a_record() -> None:
@@ -313,6 +319,18 @@ def test_damage_anywhere_never_raises_and_never_loses_a_record() -> None:
             decoded.rows.validate(full=True)
             failed = decoded.failures.num_rows if decoded.failures else 0
             assert decoded.rows.num_rows + failed >= 8
+
+
+def test_torn_quotes_stay_in_their_row() -> None:
+    of = table("id int8", "tags text[]", "h hstore")
+    rows = [
+        ("1", '{"a}', '"a"=>"1"'),
+        ("2", '{"b"}', '"b"=>"2'),
+        ("3", '{"c"}', '"c"=>"3"\\'),
+        ("4", '{"d"}', '"d"=>"4"'),
+    ]
+    decoded = DECODER.envelope(block(*[insert(*row) for row in rows]), of, Selection(failures="warn"))
+    assert decoded.rows.column("after").to_pylist() == ['{"id":4,"tags":["d"],"h":"{\\"d\\": \\"4\\"}"}']
 
 
 def test_schema_follows_the_selection() -> None:

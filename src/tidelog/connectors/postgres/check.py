@@ -15,6 +15,7 @@ from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.survey import Relation, quoted
 from tidelog.contracts import Finding
+from tidelog.core.settings import size_text
 from tidelog.errors import TidelogError
 
 OLDEST, NEWEST = 13, 18
@@ -286,7 +287,7 @@ def _slot(scene: Scene) -> Iterator[Finding]:
         return
     use = f"in use by process {slot['active_pid']}" if slot["active"] else "not in use"
     yield _retention(slot, scene, name) or Finding(
-        "ok", name, f"It is {use} and holds back {size(scene.retained)} of the log."
+        "ok", name, f"It is {use} and holds back {size_text(scene.retained)} of the log."
     )
 
 
@@ -316,14 +317,16 @@ def _lost(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
 
 
 def _retention(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
-    limit, safe, held = int(scene.settings["max_slot_wal_keep_size"]), slot["safe_wal_size"], size(scene.retained)
+    limit, safe, held = int(scene.settings["max_slot_wal_keep_size"]), slot["safe_wal_size"], size_text(scene.retained)
     cure = "Start the pipeline, or raise the limit: ALTER SYSTEM SET max_slot_wal_keep_size = '…';"
     if slot["wal_status"] == "unreserved":
         return Finding(
             "warning", name, f"It holds back {held}, past the limit: the server may drop it at any moment.", cure
         )
     if safe is not None and limit > 0 and safe < limit * _SAFE_SHARE_LOW:
-        return Finding("warning", name, f"It holds back {held}; after {size(safe)} more the server drops it.", cure)
+        return Finding(
+            "warning", name, f"It holds back {held}; after {size_text(safe)} more the server drops it.", cure
+        )
     if limit < 0 and scene.retained > _RETAINED_BYTES_MUCH:
         meaning = f"It holds back {held}, without limit: the server's disk may fill."
         return Finding("warning", name, meaning, "Start the pipeline, or drop the slot if nobody needs it.")
@@ -340,15 +343,6 @@ def _timeouts(scene: Scene) -> Iterator[Finding]:
         meaning = f"A pipeline that is stopped for {idle_ms // 60000} min loses its slot, and with it changes."
         cure = "ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();"
         yield Finding("warning", "idle_replication_slot_timeout", meaning, cure)
-
-
-def size(count: int) -> str:
-    amount, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if abs(amount) < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
 
 
 def _where(config: Config) -> str:

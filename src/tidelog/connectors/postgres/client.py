@@ -144,10 +144,10 @@ class Stream:
                 self._pgconn.consume_input()
             return bool(readable)
 
-    def feedback(self, flushed: int) -> None:
-        """Tell the server that everything before `flushed` is safe with us."""
+    def feedback(self, flushed: int, *, reply: bool = False) -> None:
+        """Tell the server that everything before `flushed` is safe with us; ask, maybe, how far it is."""
         now = int(time.time() * 1_000_000) - _EPOCH_US
-        message = struct.pack(">cQQQqB", b"r", max(self.received, flushed), flushed, flushed, now, 0)
+        message = struct.pack(">cQQQqB", b"r", max(self.received, flushed), flushed, flushed, now, reply)
         with translated(self._config):
             self._pgconn.put_copy_data(message)
             self._flush()

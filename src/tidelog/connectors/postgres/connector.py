@@ -8,7 +8,7 @@ from io import BytesIO
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, position, types
+from tidelog.connectors.postgres import check, config, position, rules, types
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, Session, lsn_text
 from tidelog.connectors.postgres.config import Config
@@ -17,7 +17,7 @@ from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.contracts import Finding, Lag
 from tidelog.core.settings import nearest
 from tidelog.errors import ConfigError, PositionLost, UnsupportedChange
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 _ROWS_PER_READ = 50_000
@@ -174,6 +174,9 @@ class PostgresConnector:
     def tables(self) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).captured()
 
+    def parse(self, text: str, column: Column) -> pa.Scalar:
+        return types.parse(pa.array([text]), column, self._config.selection)[0][0]
+
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self.read_range(table, columns, None, None)
 
@@ -210,16 +213,20 @@ class PostgresConnector:
                 quoted_strings_can_be_null=False,
             ),
         ).combine_chunks()
-        arrays = []
-        for i, name in enumerate(columns):
-            array, failed = types.parse(texts.column(i).chunk(0), table.column(name), self._config.selection)
-            if failed.any():
-                raise UnsupportedChange(
-                    f"{table.qualified}.{name} holds a value that does not fit its type in the target.",
-                    hint="Set decimal.handling.mode to string, or leave the column out.",
-                )
-            arrays.append(array)
+        arrays = [self._column(texts.column(i).chunk(0), table, name) for i, name in enumerate(columns)]
         return pa.record_batch(arrays, names=list(columns))
+
+    def _column(self, texts: pa.StringArray, table: Table, name: str) -> pa.Array:
+        selection = self._config.selection
+        shown = rules.shown(table, table.column(name), selection)
+        masked = rules.apply(texts, selection.rules_for(table, table.column(name)))
+        array, failed = types.parse(masked, shown, selection)
+        if failed.any():
+            raise UnsupportedChange(
+                f"{table.qualified}.{name} holds a value that does not fit its type in the target.",
+                hint=types.hint(shown),
+            )
+        return array
 
     def _reader(self) -> Session:
         if self._session is None:

@@ -15,11 +15,11 @@ import pyarrow as pa
 from tidelog.connectors.postgres import envelope, notices, rules, tuples, types
 from tidelog.connectors.postgres.faults import Fault, op_texts, settle
 from tidelog.connectors.postgres.rules import Shown
-from tidelog.connectors.postgres.strings import Mask, spread
+from tidelog.connectors.postgres.strings import Mask, plain, spread
 from tidelog.connectors.postgres.tuples import UNCHANGED, Image, Messages
 from tidelog.contracts import Decoded
 from tidelog.model.record import Op
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 ROWLESS = (Op.SCHEMA, Op.MESSAGE, Op.HEARTBEAT)
@@ -75,16 +75,25 @@ def without(records: pa.RecordBatch, ops: Iterable[str]) -> pa.RecordBatch:
     return records.filter(pa.array(~dropped)) if dropped.any() else records
 
 
+def values(texts: pa.StringArray, table: Table, column: Column, selection: Selection) -> tuple[pa.Array, Mask]:
+    """What `typed` makes of a column's texts, and which have no place in it: for reads of the table itself."""
+    return _values(plain(texts), rules.show(table, column, selection), selection)
+
+
 def _columns(image: Image, shown: list[Shown], selection: Selection) -> tuple[list[pa.Array], list[Fault]]:
-    found = [_values(image, one, selection) for one in shown]
-    return [values for values, _ in found], [fault for _, fault in found]
+    found = [_values(image.texts(one.index), one, selection) for one in shown]
+    faults = [_fault(failed, one.column, selection) for (_, failed), one in zip(found, shown, strict=True)]
+    return [arrays for arrays, _ in found], faults
 
 
-def _values(image: Image, shown: Shown, selection: Selection) -> tuple[pa.Array, Fault]:
-    texts, unreadable = shown.texts(image)
-    values, failed = types.parse(texts, shown.column, selection)
-    reason = f"column {shown.column.name}: {types.reason(shown.column, selection)}"
-    return values, Fault(unreadable | failed, reason, types.hint(shown.column))
+def _values(texts: pa.StringArray, shown: Shown, selection: Selection) -> tuple[pa.Array, Mask]:
+    ruled, unreadable = shown.ruled(texts)
+    found, failed = types.parse(ruled, shown.column, selection)
+    return found, unreadable | failed
+
+
+def _fault(rows: Mask, column: Column, selection: Selection) -> Fault:
+    return Fault(rows, f"column {column.name}: {types.reason(column, selection)}", types.hint(column))
 
 
 def _before(messages: Messages, shown: list[Shown], selection: Selection) -> tuple[pa.Array, list[Fault]]:

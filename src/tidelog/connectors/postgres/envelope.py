@@ -80,7 +80,7 @@ class _Objects:
         return spread(render.objects([one.column.name for one in shown], fragments, int(rows.sum())), rows)
 
     def _fragment(self, image: Image, shown: Shown, rows: Mask) -> Fragment:
-        texts, unreadable = shown.texts(image)
+        texts, unreadable = shown.ruled(image.texts(shown.index))
         found = render.fragment(texts, shown.column, self._selection)
         self._note(shown, rows, unreadable | found.failed)
         unchanged = image.kinds[shown.index] == UNCHANGED

@@ -13,7 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import Bytes, Ints, Mask, build, flat, gather, only, spread, valid_rows
+from tidelog.connectors.postgres.strings import (
+    Bytes,
+    Ints,
+    Mask,
+    as_mask,
+    build,
+    flat,
+    gather,
+    only,
+    spread,
+    valid_rows,
+)
 
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 
@@ -24,17 +35,16 @@ Renderer = Callable[[pa.StringArray], tuple[pa.StringArray, Mask]]
 def arrays(texts: pa.StringArray, render: Renderer, quote: Renderer, delimiter: str) -> tuple[pa.StringArray, Mask]:
     """Array literals as JSON arrays. One with its own lower bounds (`[0:1]={1,2}`) stays what it is, as a JSON string:
     an array would lose the bounds."""
-    valid = valid_rows(texts)
-    dense = texts.drop_null()
-    simple = pc.starts_with(dense, "{").to_numpy(zero_copy_only=False)
+    valid, broken = valid_rows(texts), torn(texts)
+    dense = pc.if_else(pa.array(broken), "{}", texts).drop_null() if broken.any() else texts.drop_null()
+    simple = as_mask(pc.and_(pc.starts_with(dense, "{"), pc.ends_with(dense, "}")))
     if simple.all():
         found, failed = _arrays(dense, render, delimiter)
     else:
         found, failed = _arrays(pc.if_else(pa.array(simple), dense, "{}"), render, delimiter)
         found = pc.if_else(pa.array(simple), found, quote(dense)[0])
-    whole = np.zeros(len(texts), np.bool_)
-    whole[valid] = failed
-    return spread(found, valid), whole
+    broken[valid] |= failed
+    return spread(found, valid), broken
 
 
 def _arrays(texts: pa.StringArray, render: Renderer, delimiter: str) -> tuple[pa.StringArray, Mask]:
@@ -62,10 +72,23 @@ def _elements(data: Bytes, delimiter: str) -> tuple[Ints, Ints]:
 
 def inside_quotes(data: Bytes) -> Mask:
     """Which bytes stand inside double quotes, the opening one included, the closing one not."""
-    quotes = data == QUOTE
-    quotes[_escaped(data)] = False
-    inside: Mask = (np.cumsum(quotes, dtype=np.int32) & 1).astype(np.bool_)
+    inside: Mask = (np.cumsum(_quotes(data), dtype=np.int32) & 1).astype(np.bool_)
     return inside
+
+
+def torn(texts: pa.StringArray) -> Mask:
+    """Values whose quotes do not close: they would reach into the next row. PostgreSQL writes none; damage does."""
+    open_end = as_mask(pc.ends_with(texts, "\\"))
+    data, rows = flat(only(texts, ~open_end) if open_end.any() else texts)
+    counts = np.concatenate(([0], np.cumsum(_quotes(data))))
+    odd: Mask = np.diff(counts[rows]) % 2 == 1
+    return odd | open_end
+
+
+def _quotes(data: Bytes) -> Mask:
+    quotes: Mask = data == QUOTE
+    quotes[_escaped(data)] = False
+    return quotes
 
 
 def _escaped(data: Bytes) -> Ints:
@@ -106,10 +129,11 @@ def _zipped(elements: int) -> Ints:
     return order
 
 
-def hstores(texts: pa.StringArray) -> pa.StringArray:
+def hstores(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     """hstore as the text of a JSON object, control characters still raw: `=>` becomes `: ` and NULL null, in place."""
-    data, rows = flat(texts)
-    outside = ~inside_quotes(data)
+    broken = torn(texts)
+    data, rows = flat(only(texts, ~broken) if broken.any() else texts)
     table = np.arange(256, dtype=np.uint8)
     table[np.frombuffer(b"=>NUL", np.uint8)] = np.frombuffer(b": nul", np.uint8)
-    return pc.binary_join_element_wise("{", build(np.where(outside, table[data], data), rows, texts), "}", "")
+    mapped = np.where(inside_quotes(data), data, table[data])
+    return pc.binary_join_element_wise("{", build(mapped, rows, texts), "}", ""), broken

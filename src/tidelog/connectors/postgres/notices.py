@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 
-from tidelog.connectors.postgres import envelope, render
+from tidelog.connectors.postgres import bytea, envelope, render
 from tidelog.connectors.postgres.faults import Fault, op_texts, settle
 from tidelog.connectors.postgres.strings import Mask
 from tidelog.contracts import Decoded
@@ -54,11 +54,10 @@ def _events(
     server, beat = json.dumps({"serverName": prefix}), json.dumps({"ts_ms": now_us // 1000})
     keys = [server if message is None else json.dumps({"prefix": message[0]}) for message in found]
     messages = pa.array(is_message)
-    contents = render.binary(
-        pa.array(["\\x" + (m[1].hex() if m else "") for m in found], pa.string()), selection.binaries
-    )
+    contents = pa.array([m[1] if m else b"" for m in found], pa.binary())
+    coded = render.string(bytea.coded(contents, selection.binaries))
     prefixes = render.string(pa.array([m[0] if m else "" for m in found], pa.string()))
-    after = render.objects(["prefix", "content"], [prefixes, contents], records.num_rows)
+    after = render.objects(["prefix", "content"], [prefixes, coded], records.num_rows)
     columns = {
         "key": pa.array(keys, pa.string()),
         "before": pa.nulls(records.num_rows, pa.string()),

@@ -6,7 +6,6 @@ want their quotes, because an object can bring the quotes with its own punctuati
 
 from __future__ import annotations
 
-import binascii
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres import literals, times
+from tidelog.connectors.postgres import bytea, literals, times
 from tidelog.connectors.postgres.strings import Mask, as_mask, checked, flat, valid_rows
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
@@ -138,7 +137,8 @@ def string(texts: pa.StringArray) -> Fragment:
 def hstore(texts: pa.StringArray) -> Fragment:
     """A JSON string that holds the text of a JSON object."""
     sound, failed = checked(texts)
-    return Fragment(escape(escape(literals.hstores(sound), only_control=True)), True, failed)
+    found, broken = literals.hstores(sound)
+    return Fragment(escape(escape(found, only_control=True)), True, failed | broken)
 
 
 def escape(texts: pa.StringArray, only_control: bool = False) -> pa.StringArray:
@@ -156,21 +156,8 @@ def escape(texts: pa.StringArray, only_control: bool = False) -> pa.StringArray:
 
 
 def binary(texts: pa.StringArray, style: str) -> Fragment:
-    """bytea, from PostgreSQL's hex. Base64 goes value by value: such values are few and long, and C does the work."""
-    failed = valid_rows(texts) & ~as_mask(pc.starts_with(texts, "\\x"))
-    digits = pc.binary_slice(texts.view(pa.binary()), 2)
-    if style == "hex":
-        return Fragment(digits.view(pa.string()), True, failed)
-    odd = as_mask(pc.not_equal(pc.bit_wise_and(pc.binary_length(digits), 1), 0))
-    values = [None if v is None or bad else _base64(v) for v, bad in zip(digits.to_pylist(), failed | odd, strict=True)]
-    coded = pa.array(values, pa.binary()).view(pa.string())
-    if style == "base64-url-safe":
-        coded = pc.replace_substring(pc.replace_substring(coded, "+", "-"), "/", "_")
-    return Fragment(coded, True, failed | odd)
-
-
-def _base64(digits: bytes) -> bytes:
-    return binascii.b2a_base64(binascii.unhexlify(digits), newline=False)
+    found, failed = bytea.unhex(texts)
+    return Fragment(bytea.coded(found, style), True, failed)
 
 
 def moment(texts: pa.StringArray, name: str, style: str) -> Fragment:

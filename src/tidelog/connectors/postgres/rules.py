@@ -15,15 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.connectors.postgres.strings import Mask, checked
-from tidelog.connectors.postgres.tuples import Image
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection
-
-
-def shown(table: Table, column: Column, selection: Selection) -> Column:
-    """The column as it is delivered: a rule makes it text."""
-    return replace(column, type="text", modifier=-1) if selection.rules_for(table, column) else column
 
 
 @dataclass(frozen=True)
@@ -34,9 +28,8 @@ class Shown:
     column: Column
     rules: tuple[ColumnRule, ...]
 
-    def texts(self, image: Image) -> tuple[pa.StringArray, Mask]:
-        """The column's texts under its rules, and which are not UTF-8, where that had to be known."""
-        texts = image.texts(self.index)
+    def ruled(self, texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
+        """The texts under the column's rules, and which are not UTF-8, where that had to be known."""
         if not self.rules:
             return texts, np.zeros(len(texts), np.bool_)
         sound, failed = checked(texts)
@@ -44,18 +37,25 @@ class Shown:
 
 
 def delivered(table: Table, selection: Selection) -> list[Shown]:
-    return [_shown(table, column, selection) for column in selection.columns_of(table)]
+    return [show(table, column, selection) for column in selection.columns_of(table)]
 
 
 def keys(table: Table, selection: Selection) -> list[Shown]:
     """The key's columns, in key order."""
     names = {column.name: column for column in table.columns}
-    return [_shown(table, names[name], selection) for name in selection.key_of(table) if name in names]
+    return [show(table, names[name], selection) for name in selection.key_of(table) if name in names]
 
 
-def _shown(table: Table, column: Column, selection: Selection) -> Shown:
+def show(table: Table, column: Column, selection: Selection) -> Shown:
+    """The column as it is delivered: a rule makes it text."""
     rules = selection.rules_for(table, column)
-    return Shown(table.columns.index(column), shown(table, column, selection), rules)
+    shape = replace(column, type="text", modifier=-1) if rules else column
+    return Shown(table.columns.index(column), shape, rules)
+
+
+def shown(table: Table, column: Column, selection: Selection) -> Column:
+    """The column as it is delivered, alone."""
+    return show(table, column, selection).column
 
 
 def apply(texts: pa.StringArray, rules: Sequence[ColumnRule]) -> pa.StringArray:

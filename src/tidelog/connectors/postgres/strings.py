@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Places = NDArray[np.int32]
+"""Offsets in a buffer, as narrow as Arrow's own."""
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
 
-def gather(data: pa.Buffer, starts: Ints, ends: Ints, valid: Mask) -> pa.StringArray:
+def gather(data: pa.Buffer, starts: Ints | Places, ends: Ints | Places, valid: Mask) -> pa.StringArray:
     """The slices [start, end) of `data`, which must not go backwards; UTF-8 is not checked here.
 
     Values and the gaps between them are one array without copying; Arrow then takes every second element.
@@ -38,6 +39,14 @@ def flat(texts: pa.Array) -> tuple[Bytes, Ints]:
     places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return content[places[0] : places[-1]], places - places[0]
+
+
+def inner(texts: pa.Array, head: int, tail: int = 0) -> pa.StringArray:
+    """Each value without its first `head` and last `tail` bytes. (Arrow's binary_slice fails over nulls.)"""
+    data, offsets = flat(texts)
+    valid = valid_rows(texts)
+    starts, ends = offsets[:-1] + head * valid, offsets[1:] - tail * valid
+    return gather(pa.py_buffer(data), starts, np.maximum(starts, ends), valid)
 
 
 def build(data: Bytes, offsets: Ints, like: pa.Array | None = None, kind: pa.DataType | None = None) -> pa.Array:
@@ -71,8 +80,8 @@ def as_mask(flags: pa.Array) -> Mask:
 
 
 def only(texts: pa.Array, rows: Mask) -> pa.Array:
-    """The values at `rows`; null elsewhere."""
-    return pc.if_else(pa.array(rows), texts, pa.scalar(None, texts.type))
+    """The values at `rows`; null elsewhere, with no bytes left behind (Arrow's if_else would keep them)."""
+    return texts.take(pa.array(np.arange(len(rows)), mask=~rows))
 
 
 def values(texts: pa.StringArray) -> list[str | None]:

@@ -69,6 +69,9 @@ class PostgresTail:
         """Tell the server that we live while nothing is read, because the journal is full."""
         self._inform()
 
+    def ping(self) -> None:
+        self._stream.feedback(self._acknowledged, reply=True)
+
     def quiet(self) -> bool:
         """Whether no transaction is half read."""
         return self._framer.open is None and not self._messages

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import Ints, Mask, as_mask, cast, only, values
+from tidelog.connectors.postgres.strings import Ints, Mask, Places, as_mask, build, cast, flat, inner, only, values
 
 DATE = pa.date32()
 LOCAL = pa.timestamp("us")
@@ -38,20 +38,21 @@ def instants(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
         ordinary = as_mask(pc.match_substring_regex(texts, _ORDINARY))
     numbers, failed = cast(only(texts, ordinary), kind)
     rare = np.flatnonzero(~ordinary & as_mask(texts.is_valid()))
-    found = [_rare(text or "", kind == DATE) for text in values(texts.take(pa.array(rare)))]
-    return _fill(numbers, failed, rare, found)
+    coded, is_date = texts.take(pa.array(rare)).dictionary_encode(), kind == DATE
+    found = [_rare(text or "", is_date) for text in values(coded.dictionary)]
+    return _fill(numbers, failed, rare, found, coded.indices.to_numpy())
 
 
-def _fill(known: pa.Array, failed: Mask, rows: Ints, found: list[int | None]) -> tuple[pa.Array, Mask]:
+def _fill(known: pa.Array, failed: Mask, rows: Ints, found: list[int | None], which: Places) -> tuple[pa.Array, Mask]:
+    """Put `found[which]` at `rows`: each distinct text is parsed once, for infinities come by the thousand."""
     whole = pa.int32() if known.type == DATE else pa.int64()
     nulls = as_mask(known.is_null()).copy()
     numbers = known.view(whole).fill_null(0).to_numpy(zero_copy_only=False).copy()
-    nulls[rows] = failed[rows] = [number is None for number in found]
-    numbers[rows] = [number or 0 for number in found]
+    nulls[rows] = failed[rows] = np.array([number is None for number in found], np.bool_)[which]
+    numbers[rows] = np.array([number or 0 for number in found], np.int64)[which]
     return pa.array(numbers, whole, mask=nulls).view(known.type), failed
 
 
-@lru_cache(maxsize=1024)
 def _rare(text: str, is_date: bool) -> int | None:
     """One value of the rare kinds as days or microseconds; None if it is none or does not fit."""
     limits = np.iinfo(np.int32 if is_date else np.int64)
@@ -97,8 +98,10 @@ def iso(texts: pa.StringArray) -> pa.StringArray:
     """Timestamps as ISO 8601; the zone is UTC, or there is none. Infinities keep their PostgreSQL name."""
     ordinary = as_mask(pc.match_substring_regex(texts, _ORDINARY_UTC))
     if ordinary.sum() == len(texts) - texts.null_count:
-        head = pc.binary_slice(pc.binary_replace_slice(texts.view(pa.binary()), 10, 11, b"T"), 0, -3)
-        return pc.binary_join_element_wise(head.view(pa.string()), "Z", "")
+        data, offsets = flat(texts)
+        data = data.copy()
+        data[offsets[:-1][ordinary] + 10] = ord("T")
+        return pc.binary_join_element_wise(inner(build(data, offsets, texts), 0, tail=3), "Z", "")
     return pa.array([None if text is None else _iso(text) for text in values(texts)], pa.string())
 
 

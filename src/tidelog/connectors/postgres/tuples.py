@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.connectors.postgres.strings import Bytes, Ints, Mask, gather
+from tidelog.connectors.postgres.strings import Bytes, Ints, Mask, Places, gather
 from tidelog.model.record import Op
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")
@@ -29,8 +29,8 @@ class Image:
 
     data: pa.Buffer
     kinds: Bytes
-    starts: Ints
-    ends: Ints
+    starts: Places
+    ends: Places
     """Arrays of shape (columns, rows)."""
 
     def texts(self, column: int) -> pa.StringArray:
@@ -79,7 +79,8 @@ def read(records: pa.RecordBatch, columns: int) -> Messages:
     old = _walk(view, at, has_before, columns)
     at = np.where(has_before, old.at, at)
     has_after = has_tuple & (ops != ord(Op.DELETE))
-    sound = old.sound & (~has_after | (view.byte(at) == ord("N"))) & (has_before | (ops != ord(Op.DELETE)))
+    sound = old.sound & (~has_after | (view.byte(at) == ord("N")))
+    sound &= np.where(has_before, ops != ord(Op.CREATE), ops != ord(Op.DELETE))
     new = _walk(view, at, has_after, columns)
     at = np.where(has_after, new.at, at)
     sound &= new.sound & (view.byte(view.starts) == expected) & (at == view.ends)
@@ -138,8 +139,8 @@ class _View:
 class _Walk:
     rows: Mask
     kinds: Bytes
-    starts: Ints
-    ends: Ints
+    starts: Places
+    ends: Places
     at: Ints
     """Where the cursor stands afterwards, for all rows."""
     sound: Mask
@@ -148,18 +149,22 @@ class _Walk:
 def _walk(view: _View, marker: Ints, rows: Mask, columns: int) -> _Walk:
     """Walk over the tuple after each marker byte, for `rows` only; the result has all rows."""
     n = len(rows)
+    if not rows.any():
+        blank = _blank(view, columns)
+        return _Walk(rows, blank.kinds, blank.starts, blank.ends, marker, ~rows)
     everything = bool(rows.all())
     at = marker + 1 if everything else marker[rows] + 1
     kinds = np.full((columns, len(at)), NULL, np.uint8)
-    starts, ends = np.empty((columns, len(at)), np.int64), np.empty((columns, len(at)), np.int64)
+    starts, ends = np.empty(kinds.shape, np.int32), np.empty(kinds.shape, np.int32)
     sound = view.be16(at) == columns
     at = at + 2
-    for i in range(columns if len(at) else 0):
+    for i in range(columns):
         kinds[i] = view.byte(at)
         is_text = kinds[i] == TEXT
         sound &= _KNOWN[kinds[i]]
-        starts[i] = at + 1 + 4 * is_text
-        at = ends[i] = starts[i] + view.be32(at + 1) * is_text
+        # Places beyond 2 GB wrap here; only a damaged message has them, and the cursor itself does not wrap.
+        starts[i] = begin = at + 1 + 4 * is_text
+        ends[i] = at = begin + view.be32(at + 1) * is_text
     if everything:
         return _Walk(rows, kinds, starts, ends, at, sound)
     kinds, starts, ends, at = (_scatter(a, rows, n) for a in (kinds, starts, ends, at))
@@ -181,10 +186,19 @@ def _messages(view: _View, old: _Walk, new: _Walk, has_before: Mask, full_before
 def _image(view: _View, walk: _Walk, damaged: Mask) -> Image:
     """Rows without a tuple, and damaged ones, have nulls that point at their own message: offsets stay in order."""
     empty = ~walk.rows | damaged
+    if empty.all():
+        return _blank(view, len(walk.kinds))
     if empty.any():
         walk.kinds[:, empty] = NULL
         walk.starts[:, empty] = walk.ends[:, empty] = view.starts[empty]
     return Image(view.buffer, walk.kinds, walk.starts, walk.ends)
+
+
+def _blank(view: _View, columns: int) -> Image:
+    """Nothing but nulls, in no memory."""
+    shape = (columns, len(view.starts))
+    places = np.broadcast_to(view.starts.astype(np.int32), shape)
+    return Image(view.buffer, np.broadcast_to(np.uint8(NULL), shape), places, places)
 
 
 def _resolve(before: Image, after: Image, has_after: Mask) -> Image:

@@ -16,19 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres import render, times
-from tidelog.connectors.postgres.strings import (
-    Bytes,
-    Mask,
-    as_mask,
-    build,
-    cast,
-    checked,
-    flat,
-    only,
-    plain,
-    valid_rows,
-)
+from tidelog.connectors.postgres import bytea, render, times
+from tidelog.connectors.postgres.strings import Mask, as_mask, cast, checked, only, plain
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
@@ -46,12 +35,10 @@ _SIMPLE = {
     "timestamp": times.LOCAL,
     "timestamptz": times.UTC,
 }
-_NIBBLES = np.full(256, 255, np.uint8)
-_NIBBLES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
 
 
 def field_of(column: Column, selection: Selection) -> pa.Field:
-    """The column in the typed shape. A column with a rule is text: ask for `rules.shown(…)`."""
+    """The column in the typed shape. A column with a rule is text: ask for that of `rules.shown(…)`."""
     return pa.field(column.name, arrow_type(column, selection))
 
 
@@ -90,7 +77,7 @@ def parse(texts: pa.Array, column: Column, selection: Selection) -> tuple[pa.Arr
     if pa.types.is_string(kind):
         return checked(texts)
     if pa.types.is_binary(kind):
-        return unhex(texts)
+        return bytea.unhex(texts)
     if pa.types.is_temporal(kind):
         return times.instants(texts, kind)
     return _number(texts, kind)
@@ -108,24 +95,11 @@ def _number(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     return found, failed | special
 
 
-def unhex(texts: pa.StringArray) -> tuple[pa.BinaryArray, Mask]:
-    """bytea's `\\x…` as bytes: two digits of the joined text make one byte."""
-    data, offsets = flat(texts)
-    lengths = np.diff(offsets)
-    failed = valid_rows(texts) & (~as_mask(pc.starts_with(texts, "\\x")) | (lengths % 2 == 1))
-    digits = pc.binary_slice(only(texts, ~failed).view(pa.binary()), 2)
-    data, offsets = flat(digits)
-    nibbles = _NIBBLES[data]
-    wrong = np.flatnonzero(nibbles > 15)
-    failed[np.searchsorted(offsets, wrong, "right") - 1] = True
-    whole: Bytes = nibbles[0::2] * np.uint8(16) + nibbles[1::2]
-    found = build(whole, offsets // 2, digits, pa.binary())
-    return only(found, ~failed) if len(wrong) else found, failed
-
-
 def reason(column: Column, selection: Selection) -> str:
     """Why a value of this column may fail, without showing it."""
     kind = arrow_type(column, selection)
+    if column.type.endswith("[]"):
+        return f"an element of a {column.type} value cannot be read"
     if pa.types.is_string(kind):
         return f"a {column.type} value is not valid UTF-8"
     return f"a {column.type} value does not fit {kind}"

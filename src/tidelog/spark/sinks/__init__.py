@@ -1,0 +1,33 @@
+"""The targets, by the name a pipeline gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidelog.contracts import Sink, Source
+from tidelog.core.evolve import Parse
+from tidelog.core.settings import Setting, nearest
+from tidelog.errors import ConfigError
+from tidelog.spark.sinks import console, delta, history
+
+TYPES: Mapping[str, tuple[tuple[Setting, ...], Callable[..., Sink]]] = {
+    "console": (console.SETTINGS, console.create),
+    "delta": (delta.SETTINGS, delta.create),
+    "history": (history.SETTINGS, history.create),
+}
+
+
+def create(
+    options: Mapping[str, str], *, spark: Any = None, source: Source | None = None, parse: Parse, shape: delta.Shape
+) -> Sink:
+    """The sink that `options` describe. `parse` reads the database's text of a value, `shape` is `Decoder.schema`."""
+    rest = dict(options)
+    kind = rest.pop("type", "")
+    if kind not in TYPES:
+        near = nearest(kind, list(TYPES))
+        raise ConfigError(
+            f"There is no sink {kind!r}." if kind else "The sink has no type.",
+            hint=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(TYPES)}.",
+        )
+    return TYPES[kind][1](rest, spark=spark, source=source, parse=parse, shape=shape)

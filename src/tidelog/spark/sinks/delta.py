@@ -11,7 +11,7 @@ A column that the source drops stays in the target. With `delete.mode` `soft` ro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,13 +19,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.contracts import FAILURES, Batch, Source, TableChanges
+from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core import evolve
-from tidelog.core.fold import DELETED, STAMPS, Folded, answer, carry, fold, require_keys
+from tidelog.core.fold import DELETED, STAMPS, Folded, Run, answer, carry, fold, require_keys
 from tidelog.core.settings import Setting, parse
 from tidelog.errors import ConfigError, UnsupportedChange
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
+from tidelog.spark.sinks import delta_spark
+from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import QUERY, Place, Places
 from tidelog.spark.sinks.target import DELETE, KEEP, Engine, Mark, Merge, Target, uri
 
@@ -84,6 +86,24 @@ def _stamps(text: str) -> tuple[str, ...]:
     return names
 
 
+@dataclass(frozen=True)
+class _Job:
+    """One table's part of a batch."""
+
+    batch: Batch
+    changes: TableChanges
+    key: tuple[str, ...]
+    target: Target
+
+    @property
+    def table(self) -> Table:
+        return self.changes.table
+
+    @property
+    def selection(self) -> Selection:
+        return self.batch.selection
+
+
 @dataclass
 class DeltaSink:
     options: Options
@@ -96,23 +116,13 @@ class DeltaSink:
 
     def apply(self, batch: Batch) -> None:
         todo = [c for c in batch.tables if self._target(c.table).applied(_app(batch, c.table)) < batch.id]
-        jobs = [(self._open(batch, place), c) for place, c in self._settle(batch, todo)]
-        _each(lambda job: self._apply(batch, *job), jobs, self.options.parallel)
+        keys = [_key(batch, c.table) for c in todo]
+        # every place is written down before any is taken: tables that swap names need both old contents
+        places = [self._places.settle(batch.query, c.table, self._uri(c.table)) for c in todo]
+        targets = [self._occupy(batch, c.table, place) for c, place in zip(todo, places, strict=True)]
+        jobs = [_Job(batch, c, key, target) for c, key, target in zip(todo, keys, targets, strict=True)]
+        _each(self._apply, jobs, self.options.parallel)
         self._bury(batch)
-
-    def _settle(self, batch: Batch, todo: Sequence[TableChanges]) -> list[tuple[Callable[[], Target], TableChanges]]:
-        """Give every table its place before anything is written: a swap of names needs both old contents."""
-        for changes in todo:
-            _key(batch, changes.table)
-        return [(self._occupier(batch, c.table), c) for c in todo]
-
-    def _occupier(self, batch: Batch, table: Table) -> Callable[[], Target]:
-        place = self._places.settle(batch.query, table, self._uri(table))
-        return lambda: self._occupy(batch, table, place)
-
-    @staticmethod
-    def _open(batch: Batch, occupy: Callable[[], Target]) -> Target:
-        return occupy()
 
     def _occupy(self, batch: Batch, table: Table, place: Place) -> Target:
         target = self._target(table)
@@ -129,63 +139,66 @@ class DeltaSink:
             target.describe(place.identity)
         return target
 
-    def _apply(self, batch: Batch, target: Target, changes: TableChanges) -> None:
-        table, key = changes.table, _key(batch, changes.table)
-        self._follow(target, table, key, batch.selection)
-        shape = self.shape(table, batch.selection)
-        runs = [
-            evolve.conform(version, table, rows, batch.selection, shape, self.parse)
-            for version, rows in changes.rows
-            if rows.num_rows
-        ]
+    def _apply(self, job: _Job) -> None:
+        self._follow(job)
+        runs = [self._conform(job, version, rows) for version, rows in job.changes.rows if rows.num_rows]
         if not runs:
             return
-        for run in runs:
-            require_keys(run.rows, key, table.qualified)
         unknown = sorted(set().union(*(run.unknown for run in runs)))
-        folded = self._complete(target, table, key, fold(runs, key, soft=self.options.soft), unknown)
-        self._commit(target, folded, key, Mark(_app(batch, table), batch.id))
-        target.tidy()
+        folded = self._complete(job, fold(runs, job.key, soft=self.options.soft), unknown)
+        self._commit(job.target, folded, job.key, Mark(_app(job.batch, job.table), job.batch.id))
+        job.target.tidy()
 
-    def _follow(self, target: Target, table: Table, key: tuple[str, ...], selection: Selection) -> None:
+    def _conform(self, job: _Job, version: Table, rows: pa.Table) -> Run:
+        shape = self.shape(job.table, job.selection)
+        run = evolve.conform(version, job.table, rows, job.selection, shape, self.parse)
+        if job.selection.key_of(version) != job.key:
+            require_keys(run.rows, job.key, job.table.qualified)
+        return run
+
+    def _follow(self, job: _Job) -> None:
         """Bring the target's columns to the newest version; idempotent, also when it broke half-way."""
-        present = target.schema()
+        target, present = job.target, job.target.schema()
         assert present is not None
-        plan = evolve.plan(present, self._wanted(table, selection), table, key, self.parse)
+        plan = evolve.plan(present, self._wanted(job.table, job.selection), job.table, job.key, self.parse)
         noted = json.loads(target.properties().get(PENDING) or "[]")
         if plan.asked:
-            target.describe({PENDING: json.dumps([*noted, *plan.asked])})
+            target.describe({PENDING: json.dumps(sorted({*noted, *plan.asked}))})
         if plan.added is None:
             target.rewrite(plan.steps)
         elif plan.added:
             target.extend(plan.added)
-        names = {c.name for c in selection.columns_of(table)} - set(key)
-        if pending := sorted({*noted, *plan.asked} & names):
-            target.merge(Merge(self._ask(table, key, pending), key, (*key, *pending), inserts=False), None)
         if noted or plan.asked:
-            target.describe({PENDING: ""})
+            self._settle_pending(job, {*noted, *plan.asked})
 
-    def _complete(
-        self, target: Target, table: Table, key: tuple[str, ...], folded: Folded, unknown: Sequence[str]
-    ) -> Folded:
+    def _settle_pending(self, job: _Job, names: set[str]) -> None:
+        """Set what the source answers in the rows that are there, and only in these."""
+        columns = sorted(names & {c.name for c in job.selection.columns_of(job.table)} - set(job.key))
+        if columns:
+            answers = self._ask(job, columns)
+            job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
+        job.target.describe({PENDING: ""})
+
+    def _complete(self, job: _Job, folded: Folded, unknown: Sequence[str]) -> Folded:
         """Fetch what the batch does not tell: from the target's row of the old key, or from the source."""
         if folded.origins.num_rows:
-            found = target.lookup(folded.origins.select(list(key)), sorted(folded.keeps))
-            folded = carry(folded, key, found)
+            found = job.target.lookup(folded.origins.select(list(job.key)), sorted(folded.keeps))
+            folded = carry(folded, job.key, found)
         if asked := [c for c in unknown if c in folded.keeps]:
-            folded = answer(folded, key, asked, self._ask(table, key, asked))
+            folded = answer(folded, job.key, asked, self._ask(job, asked))
         return folded
 
-    def _ask(self, table: Table, key: tuple[str, ...], columns: Sequence[str]) -> pa.Table:
+    def _ask(self, job: _Job, columns: Sequence[str]) -> pa.Table:
         if self.source is None:
             raise UnsupportedChange(
-                f"Only the source knows the values of {', '.join(columns)} in the old rows of {table.qualified}.",
+                f"Only the source knows the values of {', '.join(columns)} in the old rows of {job.table.qualified}.",
                 hint="Give the sink a source to read from.",
             )
-        names = [*key, *columns]
-        parts = [pa.Table.from_batches([b]).select(names) for b in self.source.read(table, names)]
-        shape = self.shape(table, Selection())
-        return pa.concat_tables(parts) if parts else pa.schema([shape.field(n) for n in names]).empty_table()
+        shape = self.shape(job.table, job.selection)
+        wanted = pa.schema([shape.field(n) for n in (*job.key, *columns)])
+        batches = self.source.read(job.table, wanted.names)
+        parts = [pa.Table.from_batches([b]).select(wanted.names).cast(wanted) for b in batches]
+        return pa.concat_tables([wanted.empty_table(), *parts])
 
     def _commit(self, target: Target, folded: Folded, key: tuple[str, ...], mark: Mark) -> None:
         if folded.empty:
@@ -280,16 +293,33 @@ def _ghosts(truncated_at: pa.Scalar | None) -> dict[str, str]:
     return {DELETED: "true", DELETED_AT: f"COALESCE(t.{DELETED_AT}, CAST('{moment}' AS TIMESTAMP))"}
 
 
-def _each(work: Callable[[Any], None], jobs: Sequence[Any], parallel: int) -> None:
+def _each(work: Callable[[_Job], None], jobs: Sequence[_Job], parallel: int) -> None:
     """All jobs, side by side; the first failure is raised once all have ended."""
     if len(jobs) < 2 or parallel < 2:
         for job in jobs:
             work(job)
         return
     with ThreadPoolExecutor(min(parallel, len(jobs)), thread_name_prefix="tidelog-sink") as pool:
-        _settled(pool.map(work, jobs))
+        list(pool.map(work, jobs))
 
 
-def _settled(results: Iterable[None]) -> None:
-    for _ in results:
-        pass
+def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: evolve.Parse, shape: Shape) -> Sink:
+    chosen = Options.of(options)
+    return DeltaSink(chosen, engine(chosen, spark), shape, parse, source)
+
+
+def engine(options: Options, spark: Any) -> Engine:
+    """delta-rs, unless Spark was started with Delta: then the user has a cluster to do the work."""
+    kind = options.engine
+    if kind == "auto":
+        kind = "spark" if spark is not None and delta_spark.available(spark) else "rust"
+    if kind == "spark":
+        return delta_spark.SparkEngine(spark, options.stage, options.optimize_every, options.retention_hours)
+    return RustEngine(options.storage, options.optimize_every, options.retention_hours)
+
+
+def read(options: Mapping[str, str], table: Table, columns: Sequence[str], predicate: str | None = None) -> pa.Table:
+    """Columns of a target table, whichever engine wrote it; `predicate` is SQL with \"quoted\" names."""
+    chosen = Options.of(options)
+    where = uri(chosen.path, table.schema, table.name)
+    return RustEngine(chosen.storage).target(where).scan(columns, predicate)

@@ -1,0 +1,59 @@
+# Two commands do everything: `make demo` shows tidelog at work, `make test` proves it.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+DEMO   := $(VENV)/.installed-demo
+ALL    := $(VENV)/.installed-all
+BENCH  := $(VENV)/.installed-bench
+WITH_JAVA := . scripts/java.sh &&
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long check bench docs format lock clean
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(DEMO) ## Stream a shop from an embedded PostgreSQL into Delta and verify it (KEEP=1 leaves it running)
+	@$(WITH_JAVA) $(BIN)/python -m demo.run $(if $(KEEP),--keep)
+
+test: $(ALL) ## Install what the tests need, and run them
+	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest -m "not long" $(ARGS)
+
+test-long: $(ALL) ## The full campaigns: more seeds, more kills, more servers
+	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(ARGS)
+
+check: $(ALL) ## Lint, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(BENCH) ## Measure side by side with pg_recvlogical and Debezium (EVENTS=140000 for a quick look)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.stream $(if $(EVENTS),--events $(EVENTS))
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.latency
+
+docs: $(ALL) ## Write the settings reference anew
+	$(BIN)/python scripts/settings_reference.py
+
+format: $(ALL) ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(ALL) ## Resolve the dependencies anew into requirements.lock
+	scripts/lock.sh
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) .tidelog .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+
+$(DEMO): pyproject.toml requirements.lock
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,demo
+	@touch $@
+
+$(ALL): pyproject.toml requirements.lock
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,demo,test,check
+	@touch $@ $(DEMO)
+
+$(BENCH): pyproject.toml requirements.lock
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,demo,test,check,bench
+	@touch $@ $(ALL) $(DEMO)

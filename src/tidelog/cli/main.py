@@ -1,0 +1,92 @@
+"""`tidelog`: finds the command and turns errors into one sentence and its cure.
+
+Exit codes: 0 all is well, 1 `verify` found differences, 2 something has to be changed first, 130 interrupted. No stack
+trace is shown unless `--debug` asks for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tidelog import __version__
+from tidelog.cli import capture, check, run, status, verify
+from tidelog.errors import TidelogError
+
+COMMANDS = {"run": run, "check": check, "status": status, "verify": verify, "capture": capture}
+
+_EPILOG = """\
+examples:
+  tidelog check shop.yaml     is the database ready? says what to change
+  tidelog run shop.yaml       stream until Ctrl-C
+  tidelog verify shop.yaml    compare source and target row by row
+
+State lives under $TIDELOG_HOME/<name>, default .tidelog/<name>.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # a replaced stream may not know it
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if getattr(arguments, "debug", False):
+        return int(arguments.command(arguments))
+    return _guarded(arguments)
+
+
+def _guarded(arguments: argparse.Namespace) -> int:
+    try:
+        return int(arguments.command(arguments))
+    except TidelogError as exc:
+        return _tell(exc.message, exc.hint)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as exc:  # noqa: BLE001  the last resort: a sentence instead of a stack trace
+        told = str(exc).strip().splitlines() or ["no message"]
+        return _tell(f"Unexpected {type(exc).__name__}: {told[0]}", "Run again with --debug to see where.")
+
+
+def _tell(message: str, hint: str) -> int:
+    print(f"tidelog: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+    return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    debug = argparse.ArgumentParser(add_help=False)
+    debug.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show stack traces")
+    top = argparse.ArgumentParser(
+        prog="tidelog",
+        description="Change data capture for Apache Spark.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[debug],
+    )
+    top.add_argument("--version", action="version", version=f"tidelog {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        text = (command.__doc__ or "").strip()
+        one = commands.add_parser(
+            name,
+            help=text.partition("\n")[0].partition(": ")[2].rstrip("."),
+            description=text.partition("\n\n")[2] or text,
+            epilog=command.EXAMPLE,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            parents=[debug],
+        )
+        one.add_argument("file", metavar="FILE", help="the pipeline's definition, YAML")
+        command.configure(one)
+        one.set_defaults(command=command.run)
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(main())

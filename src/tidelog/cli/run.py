@@ -1,0 +1,55 @@
+"""`tidelog run`: stream changes from the source to the sink.
+
+Streams until Ctrl-C and shows how it goes. The next run of the same name goes on
+where this one ended; a second one is refused while the first lives.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from tidelog.cli.display import Line, progress_text
+from tidelog.cli.loading import loaded, require_writable
+from tidelog.cli.signals import terminable
+from tidelog.engine.home import Home
+
+if TYPE_CHECKING:
+    from tidelog.spark.pipeline import Progress
+
+EXAMPLE = """\
+examples:
+  tidelog run shop.yaml           stream until Ctrl-C
+  tidelog run shop.yaml --once    deliver what is there, then end
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--once", action="store_true", help="deliver what is there by now, then end")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    definition, _ = loaded(arguments.file)
+    require_writable(definition)
+    Home.open(definition.name).require_free()  # before Spark takes its time to start
+    line = Line(definition.name)
+    total = 0
+
+    def watch(progress: Progress) -> None:
+        nonlocal total
+        total = progress.events_total
+        line.warn(progress.warnings)
+        line.show(progress_text(progress))
+
+    with terminable():
+        try:
+            line.show("starting Spark", urgent=True)
+            from tidelog.spark.pipeline import Pipeline
+
+            Pipeline.of(definition).run(once=arguments.once, watch=watch)
+            line.end(f"done: {total:,} events")
+        except KeyboardInterrupt:
+            line.end(f"stopped after {total:,} events; the next run goes on from here")
+        finally:
+            line.end()
+    return 0

@@ -1,0 +1,113 @@
+"""`tidelog status`: what the pipeline is doing, and how far behind it is.
+
+Reads what the running pipeline, or the last one, wrote about itself, and asks the
+source how much of its log it keeps for us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import closing
+from typing import Any
+
+from tidelog.cli.display import duration
+from tidelog.cli.loading import loaded
+from tidelog.contracts import Connector
+from tidelog.core.settings import size_text
+from tidelog.engine.definition import Definition
+from tidelog.engine.home import Home
+from tidelog.errors import CorruptState, TidelogError
+
+EXAMPLE = """\
+examples:
+  tidelog status shop.yaml
+  tidelog status shop.yaml --json
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    report = gather(*loaded(arguments.file))
+    print(json.dumps(report, indent=2) if arguments.json else text(report))
+    return 0
+
+
+def gather(definition: Definition, connector: Connector) -> dict[str, Any]:
+    home = Home.at(definition.name)
+    return {
+        "name": definition.name,
+        "home": str(home.path),
+        "run_pid": home.holder("run"),
+        "capture_pid": home.holder("capture"),
+        "capture": _written(home),
+        "source": _source(connector),
+    }
+
+
+def _written(home: Home) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(home.status.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as exc:
+        raise CorruptState(f"{home.status} is not JSON.", hint="Delete it; a running pipeline writes it anew.") from exc
+    return found
+
+
+def _source(connector: Connector) -> dict[str, Any]:
+    """What the server says of our slot; an unreachable one is an answer too."""
+    try:
+        with closing(connector):
+            lag = connector.lag()
+    except TidelogError as exc:
+        return {"error": exc.message}
+    return {"lag_bytes": lag.bytes, "safe_bytes": lag.safe_bytes}
+
+
+def text(report: dict[str, Any]) -> str:
+    lines = [f"{report['name']}: {_state(report)}"]
+    if written := report["capture"]:
+        lines += _captured(written)
+    lines.append(_row("source", _told(report["source"])))
+    lines.append(_row("state", report["home"]))
+    return "\n".join(lines)
+
+
+def _state(report: dict[str, Any]) -> str:
+    pids = [f"{role} by process {report[f'{role}_pid']}" for role in ("run", "capture") if report[f"{role}_pid"]]
+    written = report["capture"]
+    if pids:
+        ended = not written or written["state"] in ("stopped", "failed")  # what the run before this one wrote last
+        return f"{'starting' if ended else written['state']} ({', '.join(pids)})"
+    if not written:
+        return "never ran here"
+    return "failed" if written["state"] == "failed" else "not running"
+
+
+def _captured(written: dict[str, Any]) -> list[str]:
+    events = written.get("events") or {}
+    by_operation = ", ".join(f"{op} {number:,}" for op, number in sorted(events.items()))
+    rows = [
+        _row("captured", f"{sum(events.values()):,} events{f' ({by_operation})' if by_operation else ''}"),
+        _row("lag", duration(written["lag_ms"])),
+        _row("journal", size_text(written["journal_bytes"])),
+        _row("as of", f"{duration(max(0.0, time.time() * 1000 - written['updated_us'] / 1000))} ago"),
+    ]
+    return [*rows, _row("warning", written["warning"])] if written.get("warning") else rows
+
+
+def _told(source: dict[str, Any]) -> str:
+    if "error" in source:
+        return str(source["error"])
+    safe = source["safe_bytes"]
+    limit = "without limit" if safe is None else f"and {size_text(safe)} more at most"
+    return f"keeps {size_text(source['lag_bytes'])} of log for us, {limit}"
+
+
+def _row(title: str, value: str) -> str:
+    return f"  {title:<9} {value}"

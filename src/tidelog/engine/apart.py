@@ -1,0 +1,78 @@
+"""`tidelog capture`: the reader of the log in a process of its own, for several queries, or to outlive Spark.
+
+Capture alone writes the journal. Queries follow it and tell how far they are; the least of them is acknowledged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidelog import connectors
+from tidelog.contracts import Connector, Status
+from tidelog.engine.capture import Capture, write_status
+from tidelog.engine.definition import Definition
+from tidelog.engine.home import Home
+from tidelog.engine.readers import Known, Readers
+from tidelog.engine.reading import files_of, journal_of
+
+_CHECK_S = 1.0
+_EXPIRY_S = 600.0
+
+
+def run_apart(
+    definition: Definition,
+    stop: threading.Event,
+    watch: Callable[[Status], None] = lambda _: None,
+    *,
+    expiry_s: float = _EXPIRY_S,
+) -> None:
+    """Capture until `stop` is set."""
+    home = Home.open(definition.name)
+    with home.lock("capture"):
+        connector = connectors.create(definition.connector, definition.source_options)
+        try:
+            _serve(definition, home, connector, stop, watch, expiry_s)
+        finally:
+            connector.close()
+
+
+def _serve(
+    definition: Definition,
+    home: Home,
+    connector: Connector,
+    stop: threading.Event,
+    watch: Callable[[Status], None],
+    expiry_s: float,
+) -> None:
+    files = files_of(definition, home)
+    readers = Readers(files)
+    capture = Capture(
+        connector,
+        journal_of(definition, home, files),
+        files,
+        memory_bytes=definition.storage.memory_bytes,
+        publish=write_status(home.status),
+    )
+    start = connector.prepare()
+    capture.start(start)
+    readers.announce(start)
+    forgotten: list[Known] = []
+    try:
+        while not stop.wait(_CHECK_S):
+            capture.wait(capture.journal.end(), 0)
+            least = readers.least(expiry_s, forgotten.append)
+            if least is not None:
+                capture.acknowledge(least)
+                readers.announce(least)
+            watch(_with_warning(capture.status(), forgotten))
+    finally:
+        capture.stop()
+
+
+def _with_warning(status: Status, forgotten: list[Known]) -> Status:
+    if not forgotten:
+        return status
+    names = ", ".join(sorted({k.name for k in forgotten}))
+    return replace(status, warning=f"Forgotten, because silent for too long: {names}. Their next start begins anew.")

@@ -1,0 +1,75 @@
+"""The queries that share one capture: each tells in a file of its own how far it is; the least is acknowledged.
+
+Files in the journal's folder, so that queries and capture need no common machine. A query that has been silent for too
+long is forgotten with a warning, since it would hold back the database's log for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.errors import ConfigError
+from tidelog.journal.files import Files
+
+_FOLDER = "readers"
+_START = "capture.json"
+_BEAT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Known:
+    name: str
+    position: int
+    seen_s: float
+
+
+class Readers:
+    def __init__(self, files: Files, *, now: Callable[[], float] = time.time) -> None:
+        self._files = files
+        self._now = now
+        self._told: tuple[int, float] = (-1, 0.0)
+
+    # -- for a query -------------------------------------------------------------------------------------------
+
+    def start(self) -> int:
+        """Where a new query begins."""
+        text = self._files.read(_START)
+        if text is None:
+            raise ConfigError(
+                "No capture has written to this journal yet.", hint="Start it first: tidelog capture FILE"
+            )
+        return int(json.loads(text)["position"])
+
+    def acknowledge(self, name: str, position: int) -> None:
+        if position == self._told[0] and self._now() - self._told[1] < _BEAT_S:
+            return
+        self._told = (position, self._now())
+        self._files.write(f"{_FOLDER}/{name}.json", json.dumps({"position": position, "seen_s": self._now()}).encode())
+
+    # -- for the capture ---------------------------------------------------------------------------------------
+
+    def announce(self, position: int) -> None:
+        self._files.write(_START, json.dumps({"position": position}).encode())
+
+    def known(self) -> list[Known]:
+        found = []
+        for base in self._files.names(_FOLDER):
+            text = self._files.read(f"{_FOLDER}/{base}")
+            if text:
+                raw = json.loads(text)
+                found.append(Known(base.removesuffix(".json"), int(raw["position"]), float(raw["seen_s"])))
+        return found
+
+    def least(self, expiry_s: float, forget: Callable[[Known], None]) -> int | None:
+        """How far every living query is; None while there is none."""
+        living = []
+        for reader in self.known():
+            if self._now() - reader.seen_s > expiry_s:
+                self._files.delete(f"{_FOLDER}/{reader.name}.json")
+                forget(reader)
+            else:
+                living.append(reader.position)
+        return min(living, default=None)

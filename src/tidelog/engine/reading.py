@@ -1,0 +1,235 @@
+"""One query's view of a source: offsets in, offsets out, and what lies between two of them.
+
+Everything Spark asks of a streaming source is answered here, without Spark. The capture runs inside (the query reads
+the log itself) or apart (`tidelog capture` does, and several queries share its journal).
+
+Law: planning is deterministic. The same two offsets give the same records under the same selection, before and after
+a crash, so a batch that is run again is the same batch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog import connectors
+from tidelog.contracts import Connector, Slice, Status
+from tidelog.engine.capture import Capture, write_status
+from tidelog.engine.definition import Definition
+from tidelog.engine.home import Home
+from tidelog.engine.readers import Readers
+from tidelog.errors import CorruptState, PositionLost
+from tidelog.journal.files import Files
+from tidelog.journal.journal import SegmentJournal
+from tidelog.journal.ledger import Ledger
+from tidelog.model.offset import Offset
+from tidelog.model.selection import Selection
+
+_WAIT_S = 0.05
+_REPLAY_S = 300.0
+_SELECTIONS = "selections"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one batch reads, and under which selection."""
+
+    journal: str
+    """URI of the journal: executors open it themselves."""
+    connector: str
+    selection: Selection
+    slices: tuple[Slice, ...]
+    commits: tuple[Slice, ...]
+    """Only when transaction metadata is asked for."""
+
+
+class Reading:
+    """Used by one thread."""
+
+    def __init__(self, definition: Definition, home: Home, *, reader: str = "main") -> None:
+        self._definition = definition
+        self._home = home
+        self._reader = reader
+        self._connector: Connector | None = None
+        self._files = files_of(definition, home)
+        self._apart = definition.limits.apart or home.holder("capture") is not None
+        self._readers = Readers(self._files)
+        self._journal: SegmentJournal | None = None
+        self._capture: Capture | None = None
+        self._target: int | None = None
+
+    # -- what a streaming source is asked ------------------------------------------------------------------------
+
+    def initial(self) -> Offset:
+        """Where a first start begins."""
+        if self._apart:
+            return self._offset(self._readers.start(), 0, 0)
+        return self._offset(self.connector.prepare(), 0, 0)
+
+    def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
+        """The end of the next batch. `start` was committed: it is acknowledged on the way."""
+        self._serve(start.position)
+        self.acknowledge(start)
+        end = self._await_more(start.position)
+        if end <= start.position:
+            return start
+        reached = self.journal.limit(start.position, events, size, self._target)
+        if reached <= start.position:
+            return start
+        return self._offset(reached, *self.journal.last_commit(reached))
+
+    def plan(self, start: Offset, end: Offset) -> Plan:
+        """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
+        self._serve(start.position)
+        self._await(end.position)
+        selection = self._selection(end.selection)
+        slices = [s for s in self.journal.plan(start.position, end.position) if _wanted(s, selection)]
+        commits = self.journal.commit_slices(start.position, end.position) if selection.transactions else []
+        return Plan(self._files.uri, self._definition.connector, selection, tuple(slices), tuple(commits))
+
+    def acknowledge(self, offset: Offset) -> None:
+        if self._capture is not None:
+            self._capture.acknowledge(offset.position)
+        else:
+            self._readers.acknowledge(self._reader, offset.position)
+
+    def drain(self) -> None:
+        """End where the log ends now: `latest` never goes past it, and reaches it."""
+        self._target = self.connector.log_end()
+
+    def finish(self) -> None:
+        """Everything is drained: let the database hear of the last acknowledgement, and give the slot back, since
+        Spark does not always tell a source that its query is over."""
+        if self._target is not None and self._capture is not None:
+            self._capture.settle(5.0)
+            self._capture.stop()
+
+    def metrics(self) -> dict[str, Any]:
+        status = self._capture.status() if self._capture is not None else self.remote_status()
+        return {
+            "position": status.position,
+            "lag_ms": status.lag_ms,
+            "lag_bytes": status.lag_bytes,
+            "events": status.events,
+            "journal_bytes": status.journal_bytes,
+            "state": status.state,
+            "warning": status.warning,
+        }
+
+    def remote_status(self) -> Status:
+        try:
+            return Status(**json.loads(self._home.status.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Status("starting")
+
+    def close(self) -> None:
+        if self._capture is not None:
+            self._capture.stop()
+        if self._connector is not None:
+            self._connector.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    @property
+    def connector(self) -> Connector:
+        if self._connector is None:
+            self._connector = connectors.create(self._definition.connector, self._definition.source_options)
+        return self._connector
+
+    @property
+    def journal(self) -> SegmentJournal:
+        if self._journal is None:
+            self._journal = journal_of(self._definition, self._home, self._files)
+        return self._journal
+
+    def _serve(self, start: int) -> None:
+        """Begin, once, to serve everything from `start` on."""
+        if self._journal is not None:
+            return
+        if self._apart:
+            self._readers.acknowledge(self._reader, start)
+            self.journal.follow(start)
+            return
+        storage = self._definition.storage
+        self._capture = Capture(
+            self.connector,
+            self.journal,
+            self._files,
+            memory_bytes=storage.memory_bytes,
+            publish=write_status(self._home.status),
+        )
+        self._capture.start(start)
+
+    def _await_more(self, start: int) -> int:
+        """The journal's end, after a moment's patience; when draining, after as long as it takes."""
+        while True:
+            end = self._wait(start, _WAIT_S)
+            if self._target is None or end > start:
+                return end
+            if self._done_up_to(self._target):
+                return self._wait(start, 0)
+
+    def _done_up_to(self, target: int) -> bool:
+        return self._capture is None or self._capture.caught_up(target, 0.5)
+
+    def _await(self, end: int) -> None:
+        deadline = time.monotonic() + _REPLAY_S
+        while self._wait(end - 1, 0.5) < end:
+            if time.monotonic() > deadline:
+                raise PositionLost(
+                    f"A batch that ends at {end} can't be read again: the log has come to {self.journal.end()} only.",
+                    hint="Is the database reachable, and the slot the one this pipeline used before?",
+                )
+
+    def _wait(self, beyond: int, seconds: float) -> int:
+        if self._capture is not None:
+            return self._capture.wait(beyond, seconds)
+        self.journal.refresh()
+        if self.journal.end() <= beyond and seconds:
+            time.sleep(seconds)
+        return self.journal.end()
+
+    def _offset(self, position: int, xid: int, committed: int) -> Offset:
+        selection = self.connector.selection()
+        self._keep(selection)
+        return Offset(position, selection.fingerprint, self.connector.document(position, xid, committed))
+
+    def _keep(self, selection: Selection) -> None:
+        """Remember a selection for as long as the journal lives: a replay decodes under it."""
+        name = f"{_SELECTIONS}/{selection.fingerprint}.json"
+        if self._files.read(name) is None:
+            self._files.write(name, selection.to_json().encode())
+
+    def _selection(self, fingerprint: str) -> Selection:
+        current = self.connector.selection()
+        if fingerprint == current.fingerprint:
+            return current
+        text = self._files.read(f"{_SELECTIONS}/{fingerprint}.json")
+        if text is None:
+            raise CorruptState(
+                f"The batch was planned under the selection {fingerprint}, which the journal does not have any more.",
+                hint="Start once with the filters that were in force before, then change them.",
+            )
+        return Selection.from_json(text.decode())
+
+
+def files_of(definition: Definition, home: Home) -> Files:
+    return Files(definition.storage.path or str(home.journal))
+
+
+def journal_of(definition: Definition, home: Home, files: Files) -> SegmentJournal:
+    storage = definition.storage
+    return SegmentJournal(
+        files,
+        Ledger(str(home.ledger)),
+        max_bytes=storage.bytes_max,
+        retention_bytes=storage.retention_bytes,
+        compression=storage.compression,
+        persistent=storage.persistent,
+    )
+
+
+def _wanted(piece: Slice, selection: Selection) -> bool:
+    return piece.table is None or selection.has_table(piece.table.schema, piece.table.name)

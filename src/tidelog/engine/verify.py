@@ -1,0 +1,147 @@
+"""Do source and target hold the same rows? Asked table by table, range of keys by range of keys, row by row.
+
+Memory is bounded by the range, not by the table. The source reads a range as the stream would decode it, so masks
+and renderings count; the target reads the same range of the first key column, low < key <= high. While a pipeline
+runs, a change may be on its way: a range that differs is looked at again before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tidelog.contracts import Connector
+from tidelog.core.compare import Comparison, compare
+from tidelog.model.schema import Table
+
+ROWS_PER_RANGE = 200_000
+
+
+ReadTarget = Callable[[Table, Sequence[str], str | None, str | None], pa.Table | None]
+"""(table, columns, low, high) to the target's rows with low < first key column <= high, texts as the source spells
+them; None for no end. The answer is None when the target has no such table; columns that it lacks are left out."""
+
+Again = Callable[[int], bool]
+"""Told how often a range was looked at; waits and says True to look again."""
+
+
+@dataclass(frozen=True)
+class TableReport:
+    table: str
+    result: Comparison
+    absent: bool = False
+    """The target has no such table."""
+    lacking: tuple[str, ...] = ()
+    """Columns that the target does not have."""
+
+    @property
+    def in_sync(self) -> bool:
+        return not (self.result.differences or self.lacking or (self.absent and self.result.rows))
+
+
+@dataclass(frozen=True)
+class Report:
+    tables: tuple[TableReport, ...] = field(default=())
+
+    @property
+    def rows(self) -> int:
+        return sum(t.result.rows for t in self.tables)
+
+    @property
+    def differences(self) -> int:
+        return sum(t.result.differences + len(t.lacking) for t in self.tables)
+
+    @property
+    def in_sync(self) -> bool:
+        return all(t.in_sync for t in self.tables)
+
+    def __str__(self) -> str:
+        verdict = "in sync" if self.in_sync else "not in sync"
+        return f"{verdict}: {len(self.tables):,} tables, {self.rows:,} rows, {self.differences:,} differences"
+
+
+def verify(
+    source: Connector,
+    tables: Sequence[Table],
+    read_target: ReadTarget,
+    *,
+    examples_max: int = 10,
+    rows_per_range: int = ROWS_PER_RANGE,
+    again: Again = lambda _: False,
+    watch: Callable[[TableReport], None] = lambda _: None,
+) -> Report:
+    """Compare these tables; `watch` hears of each as soon as it is done."""
+    reports = []
+    for table in tables:
+        report = _table(source, table, read_target, examples_max, rows_per_range, again)
+        reports.append(report)
+        watch(report)
+    return Report(tuple(reports))
+
+
+def _table(
+    source: Connector, table: Table, read_target: ReadTarget, examples_max: int, rows: int, again: Again
+) -> TableReport:
+    selection = source.selection()
+    table = replace(table, key=selection.key_of(table))
+    total = TableReport(table.qualified, Comparison())
+    for low, high in _ranges(source, table, rows):
+        part = _range(source, table, read_target, low, high, examples_max, again)
+        result = total.result.plus(part.result, examples_max)
+        total = replace(part, result=result, absent=total.absent or part.absent)
+    return total
+
+
+def _ranges(source: Connector, table: Table, rows: int) -> Iterator[tuple[str | None, str | None]]:
+    """Ranges without a gap; one over all when rows may have no first key value to be ranged by."""
+    ranged = table.key and not table.column(table.key[0]).nullable
+    ends = source.bounds(table, rows) if ranged else []
+    return zip([None, *ends], [*ends, None], strict=True)
+
+
+def _range(
+    source: Connector,
+    table: Table,
+    read_target: ReadTarget,
+    low: str | None,
+    high: str | None,
+    examples_max: int,
+    again: Again,
+) -> TableReport:
+    looks = 0
+    while True:
+        report = _look(source, table, read_target, low, high, examples_max)
+        looks += 1
+        if report.in_sync or not again(looks):
+            return report
+
+
+def _look(
+    source: Connector, table: Table, read_target: ReadTarget, low: str | None, high: str | None, examples_max: int
+) -> TableReport:
+    columns = [c.name for c in source.selection().columns_of(table)]
+    ours = _gathered(source.read_range(table, columns, low, high))
+    theirs = read_target(table, columns, low, high)
+    absent = theirs is None
+    if ours is None and theirs is None:
+        return TableReport(table.qualified, Comparison(), absent)
+    ours = theirs.slice(0, 0) if ours is None and theirs is not None else ours
+    theirs = ours.slice(0, 0) if theirs is None and ours is not None else theirs
+    assert ours is not None
+    assert theirs is not None
+    lacking = tuple(c for c in columns if c not in theirs.column_names)
+    shared = [c for c in columns if c in theirs.column_names and c in ours.column_names]
+    result = compare(ours.select(shared), theirs.select(shared), _usable(table.key, shared), examples_max=examples_max)
+    return TableReport(table.qualified, result, absent, lacking)
+
+
+def _usable(key: Sequence[str], shared: Sequence[str]) -> Sequence[str]:
+    return key if set(key) <= set(shared) else ()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
+    """One table; None when the source has no row here."""
+    found = [batch for batch in batches if batch.num_rows]
+    return pa.Table.from_batches(found) if found else None

@@ -1,0 +1,322 @@
+"""A pipeline: a source, a sink, and the streaming query between them.
+
+The query's stream carries descriptions of staged files, one small row each; the sink gets the files' rows, table by
+table. Exactly once: Spark replays a batch with the same offsets and the same id, planning is deterministic, and the
+sink does nothing twice for one (query, batch).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidelog import connectors, errors
+from tidelog.contracts import Batch, Connector, Sink, Status, TableChanges
+from tidelog.engine import definition as definitions
+from tidelog.engine.definition import Definition
+from tidelog.engine.home import Home
+from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
+from tidelog.journal.files import Files
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+from tidelog.spark import sinks
+from tidelog.spark.session import session
+from tidelog.spark.source import TidelogSource, options_of
+
+_LOOK_S = 0.1
+_RESTARTS = 3
+_ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a running pipeline is doing."""
+
+    events_total: int = 0
+    events_per_s: float = 0.0
+    lag_ms: int = 0
+    lag_bytes: int = 0
+    batch_id: int = -1
+    batch_events: int = 0
+    batch_ms: int = 0
+    state: str = "starting"
+    warnings: tuple[str, ...] = ()
+
+
+class Pipeline:
+    """`Pipeline(source={…}, sink={…}).run(spark)` says the same as a YAML file and `tidelog run`."""
+
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        sink: Mapping[str, Any],
+        *,
+        name: str = "tidelog",
+        stream: Mapping[str, Any] | None = None,
+        journal: Mapping[str, Any] | None = None,
+    ) -> None:
+        raw = {"name": name, "source": source, "sink": sink, "stream": stream or {}, "journal": journal or {}}
+        self.definition = definitions.from_mapping(raw)
+
+    @staticmethod
+    def of(definition: Definition) -> Pipeline:
+        pipeline = Pipeline.__new__(Pipeline)
+        pipeline.definition = definition
+        return pipeline
+
+    def run(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        once: bool = False,
+        watch: Callable[[Progress], None] | None = None,
+    ) -> Progress:
+        """Stream until interrupted, or with `once` until everything that the log holds now is delivered."""
+        with self.start(spark, once=once) as run:
+            return run.wait(watch or (lambda _: None))
+
+    def start(self, spark: SparkSession | None = None, *, once: bool = False) -> Run:
+        """Stream in the background; the run is a context manager that stops it."""
+        return Run(self.definition, spark, once=once)
+
+
+class Run:
+    """A pipeline that runs. Holds the pipeline's name: a second run is refused while this one lives."""
+
+    def __init__(self, definition: Definition, spark: SparkSession | None, *, once: bool) -> None:
+        self._definition = definition
+        self._once = once
+        self._home = Home.open(definition.name)
+        self._lock = self._home.lock("run")
+        self._lock.__enter__()
+        self._connector = connectors.create(definition.connector, definition.source_options)
+        self._failure: BaseException | None = None
+        self._events = 0
+        self._started = time.monotonic()
+        self._recent: list[tuple[float, int]] = []
+        self._progress = Progress()
+        try:
+            self._sink: Sink | None = None
+            self._spark = spark or session(definition.name, self._home)
+            _require_shared_journal(definition, self._spark)
+            self._connector.prepare()
+            self._sink = self._create_sink()
+            self._query = self._begin()
+        except BaseException:
+            self.stop()
+            raise
+
+    # -- the life of a run ---------------------------------------------------------------------------------------
+
+    def wait(self, watch: Callable[[Progress], None]) -> Progress:
+        """Until the query ends. What time or a second reading of the log can cure is tried again."""
+        restarts = 0
+        while True:
+            try:
+                self._look(watch)
+            except (TransientError, CorruptState):
+                restarts += 1
+                if restarts > _RESTARTS:
+                    raise
+                time.sleep(restarts)
+                self._query = self._begin()
+            else:
+                return self._progress
+
+    def _look(self, watch: Callable[[Progress], None]) -> None:
+        while self._query.isActive:
+            time.sleep(_LOOK_S)
+            watch(self.progress())
+        watch(self.progress())
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """What the query died of, if it did."""
+        error = None if self._query.isActive else self._query.exception()
+        if error is not None or self._failure is not None:
+            raise self._explain(error) from error
+
+    def stop(self) -> None:
+        query = getattr(self, "_query", None)
+        if query is not None and query.isActive:
+            query.stop()
+        self._connector.close()
+        shutil.rmtree(self._home.stage, ignore_errors=True)
+        self._lock.__exit__(None, None, None)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def query(self) -> StreamingQuery:
+        return self._query
+
+    def progress(self) -> Progress:
+        status = _status(self._home)
+        warning = (status.warning,) if status.warning else ()
+        p = self._progress
+        return Progress(
+            events_total=self._events,
+            events_per_s=self._rate(),
+            lag_ms=status.lag_ms,
+            lag_bytes=status.lag_bytes,
+            batch_id=p.batch_id,
+            batch_events=p.batch_events,
+            batch_ms=p.batch_ms,
+            state=status.state,
+            warnings=warning,
+        )
+
+    # -- the query -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> StreamingQuery:
+        self._failure = None
+        self._home.stage.mkdir(parents=True, exist_ok=True)
+        self._spark.dataSource.register(TidelogSource)
+        stream = (
+            self._spark.readStream.format("tidelog")
+            .options(**options_of(self._definition))
+            .option("shape", "staged")
+            .option("stage", self._stage())
+            .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
+            .load()
+        )
+        writer = (
+            stream.writeStream.queryName(f"tidelog:{self._definition.name}")
+            .option("checkpointLocation", str(self._home.checkpoint))
+            .foreachBatch(self._apply)
+        )
+        trigger_s = self._definition.limits.trigger_s
+        if self._once:
+            return writer.trigger(availableNow=True).start()
+        if trigger_s:
+            return writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds").start()
+        return writer.start()
+
+    def _stage(self) -> str:
+        """Beside the journal when that is shared, so that executors on other machines reach it."""
+        path = self._definition.storage.path
+        return f"{path.rstrip('/')}/stage" if path and not Files(path).local else str(self._home.stage)
+
+    def _apply(self, frame: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        try:
+            staged = sorted(frame.collect(), key=lambda row: row.sequence)
+            batch = self._batch(frame, batch_id, staged)
+            assert self._sink is not None
+            self._sink.apply(batch)
+        except BaseException as exc:
+            self._failure = exc
+            raise
+        self._count(batch_id, sum(row.rows for row in staged), began)
+        self._clear(staged)
+
+    def _batch(self, frame: DataFrame, batch_id: int, staged: Sequence[Row]) -> Batch:
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        selection = Selection.from_json(staged[0].selection) if staged else self._connector.selection()
+        letters = [_read(row.failures) for row in staged if row.failures]
+        return Batch(
+            query=str(query),
+            id=batch_id,
+            selection=selection,
+            tables=_changes(staged, selection, self._connector),
+            failures=pa.concat_tables(letters) if letters else None,
+        )
+
+    def _clear(self, staged: Sequence[Row]) -> None:
+        files = Files(self._stage())
+        for row in staged:
+            for path in filter(None, (row.path, row.failures)):
+                files.delete(path.removeprefix(files.uri + "/"))
+
+    def _create_sink(self) -> Sink:
+        return sinks.create(
+            self._definition.sink,
+            spark=self._spark,
+            source=self._connector,
+            parse=self._connector.parse,
+            shape=self._connector.decoder().schema,
+        )
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def _count(self, batch_id: int, events: int, began: float) -> None:
+        now = time.monotonic()
+        self._events += events
+        self._recent = [(at, n) for at, n in [*self._recent, (now, events)] if now - at < 5]
+        elapsed = int((now - began) * 1000)
+        self._progress = Progress(self._events, self._rate(), 0, 0, batch_id, events, elapsed)
+
+    def _rate(self) -> float:
+        now = time.monotonic()
+        recent = [(at, n) for at, n in self._recent if now - at < 5]
+        return sum(n for _, n in recent) / min(5.0, max(0.5, now - self._started)) if recent else 0.0
+
+    def _explain(self, error: PySparkException | None) -> BaseException:
+        """Our own error behind Spark's, however many processes it came through."""
+        if isinstance(self._failure, TidelogError):
+            return self._failure
+        found = _ERROR.search(str(error) if error is not None else "")
+        if found:
+            kind = getattr(errors, found[1], TidelogError)
+            ours: TidelogError = kind(found[2].strip())
+            return ours
+        return self._failure or error or TidelogError("The query ended without saying why.")
+
+
+def _changes(staged: Sequence[Row], selection: Selection, connector: Connector) -> list[TableChanges]:
+    by_table: dict[int, list[Row]] = {}
+    for row in staged:
+        by_table.setdefault(Table.from_json(row.table).id, []).append(row)
+    return [_of_table(rows, selection, connector) for rows in by_table.values()]
+
+
+def _of_table(rows: Sequence[Row], selection: Selection, connector: Connector) -> TableChanges:
+    runs = []
+    for text, group in groupby(rows, key=lambda row: row.table):
+        table = Table.from_json(text)
+        tables = [_read(row.path) for row in group if row.path]
+        schema = connector.decoder().schema(table, selection)
+        runs.append((table, pa.concat_tables(tables) if tables else schema.empty_table()))
+    versions = tuple(dict.fromkeys(table for table, _ in runs))
+    return TableChanges(versions, runs)
+
+
+def _read(path: str) -> pa.Table:
+    files = Files(str(Path(path).parent) if "://" not in path else path.rpartition("/")[0])
+    with files.open(path.rpartition("/")[2]) as source:
+        return pq.read_table(source)
+
+
+def _status(home: Home) -> Status:
+    try:
+        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Status("starting")
+
+
+def _require_shared_journal(definition: Definition, spark: SparkSession) -> None:
+    """Executors on other machines must be able to open the journal."""
+    master = spark.sparkContext.master or ""
+    local = master == "local" or master.startswith("local[")
+    if not local and (not definition.storage.path or Files(definition.storage.path).local):
+        raise ConfigError(
+            f"Spark runs as {master}, but the journal lies in a local folder that its executors can't read.",
+            hint="Set journal.path to storage that all machines reach, such as s3://bucket/prefix.",
+        )

@@ -1,0 +1,88 @@
+"""A Spark session for a pipeline on one machine: quiet, in UTC, sized for small batches.
+
+The console belongs to the pipeline. Log4j writes warnings to the home's log by a configuration of our own, and what
+the JVM prints before and beside log4j goes to a file next to it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.engine.home import Home
+from tidelog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+
+
+def session(name: str, home: Home, master: str | None = None, more: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that lives already, or a new one; `more` are settings of Spark that win over ours."""
+    from pyspark.sql import SparkSession
+
+    alive = SparkSession.getActiveSession()
+    if alive is not None:
+        return alive
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    where = master or "local[*]"
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return _start({**_settings(name, home, where), **(more or {})}, home)
+
+
+def _settings(name: str, home: Home, master: str) -> dict[str, str]:
+    with as_file(files("tidelog.spark") / "log4j2.properties") as log4j:
+        java = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dtidelog.log={home.log}"'
+    return {
+        **SETTINGS,
+        "spark.app.name": f"tidelog {name}",
+        "spark.master": master,
+        "spark.driver.extraJavaOptions": java,
+        "spark.sql.warehouse.dir": str(home.path / "warehouse"),
+    }
+
+
+def _start(settings: Mapping[str, str], home: Home) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    output = home.path / "spark.out"
+    try:
+        with output.open("wb") as out:
+            gateway = None if SparkContext._gateway else launch_gateway(conf, _silent(out.fileno()))  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+    except (PySparkRuntimeError, FileNotFoundError) as exc:
+        raise ConfigError(f"Spark did not start: {_complaint(output)}.", hint=_JAVA_CURE) from exc
+    return SparkSession.builder.getOrCreate()
+
+
+_JAVA_CURE = "Spark needs Java 17 or 21: install it, and set JAVA_HOME to its folder."
+
+
+def _silent(file: int) -> dict[str, int]:
+    return {"stdout": file, "stderr": subprocess.STDOUT}
+
+
+def _complaint(path: Path) -> str:
+    """The first thing the JVM, or the script that should start it, was unhappy about."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    told = [line for line in lines if line.strip() and not line.startswith("WARNING: Using incubator")]
+    return told[0].strip().rstrip(".") if told else "Java was not found"

@@ -1,0 +1,71 @@
+"""Prints changes, one line each: what one looks at first.
+
+It is no target: a batch that comes again is printed again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from tidelog.contracts import Batch, Sink, Source, TableChanges
+from tidelog.core.evolve import Parse
+from tidelog.core.fold import META
+from tidelog.core.settings import Setting, parse
+from tidelog.model.selection import Selection
+
+SETTINGS = (Setting("limit", "How many changes of a batch are printed.", "20", kind=int),)
+
+_WORDS = {"c": "create", "u": "update", "d": "delete", "t": "truncate", "r": "read"}
+
+
+@dataclass(frozen=True)
+class ConsoleSink:
+    limit: int = 20
+    out: TextIO | None = None
+
+    def apply(self, batch: Batch) -> None:
+        out, total = self.out or sys.stdout, sum(rows.num_rows for c in batch.tables for _, rows in c.rows)
+        for _, line in zip(range(self.limit), self._lines(batch), strict=False):
+            print(line, file=out)
+        if total > self.limit:
+            print(f"… and {total - self.limit} more in batch {batch.id}", file=out)
+
+    def _lines(self, batch: Batch) -> Iterator[str]:
+        for changes in batch.tables:
+            yield from _lines(changes, batch.selection, self.limit)
+
+
+def _lines(changes: TableChanges, selection: Selection, limit: int) -> Iterator[str]:
+    for version, rows in changes.rows:
+        key = selection.key_of(version)
+        for row in rows.slice(0, limit).to_pylist():
+            yield _line(version.qualified, row, key)
+
+
+def _line(table: str, row: Mapping[str, Any], key: Sequence[str]) -> str:
+    op, unchanged = row["_op"], set(row["_unchanged"] or ())
+    if op == "t":
+        return f"{table}  truncate"
+    names = [n for n in row if n not in META and n not in unchanged]
+    shown = (key or names) if op == "d" else names
+    before = {k: row["_before"][k] for k in key} if row["_before"] else {}
+    moved = f"  was {render(before)}" if any(before[k] not in (None, row[k]) for k in before) else ""
+    kept = f"  unchanged {', '.join(sorted(unchanged))}" if unchanged else ""
+    return f"{table}  {_WORDS.get(op, op)}  {render({n: row[n] for n in shown})}{moved}{kept}"
+
+
+def render(values: Mapping[str, Any]) -> str:
+    """JSON with what JSON lacks as text; bytes in hexadecimal."""
+    return json.dumps(dict(values), ensure_ascii=False, default=lambda v: v.hex() if isinstance(v, bytes) else str(v))
+
+
+def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
+    return ConsoleSink(_options(options)["limit"])
+
+
+def _options(options: Mapping[str, str]) -> dict[str, Any]:
+    return parse(SETTINGS, options, subject="The sink console")

@@ -1,0 +1,350 @@
+"""Delta by Spark: the engine where Spark has a cluster and was started with Delta's jars.
+
+Rows reach Spark as Parquet files under `stage`, a directory that the executors read too. Each table has a session of
+its own, because the batch that a MERGE belongs to is a setting of the session (`spark.databricks.delta.write.txn…`);
+Delta itself then refuses to do a batch twice.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
+
+from tidelog.core.evolve import Step, plain, widens
+from tidelog.errors import ConfigError
+from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, literal
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+TXN = "spark.databricks.delta.write.txn"
+_NAMES = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_TYPES = {kind: name for name, kind in _NAMES.items()}
+
+
+def quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def available(spark: Any) -> bool:
+    """Whether Spark was started with Delta: its jars are on the class path and its SQL is switched on."""
+    return EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "") and _loads(spark, EXTENSION)
+
+
+def _loads(spark: Any, name: str) -> bool:
+    try:
+        spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+    except Exception:  # noqa: BLE001  py4j wraps a missing class in one of several errors; Spark Connect has no JVM
+        return False
+    return True
+
+
+@dataclass
+class SparkTarget:
+    uri: str
+    spark: Any
+    stage: str
+    every: int = 50
+    retention_hours: int = 168
+    _tidied: int | None = field(default=None, init=False)
+
+    def schema(self) -> pa.Schema | None:
+        snapshot = self._snapshot()
+        if snapshot.version() < 0:
+            return None
+        return pa.schema([_field(f) for f in _parsed(snapshot.schema().json())])
+
+    def properties(self) -> Mapping[str, str]:
+        snapshot = self._snapshot()
+        if snapshot.version() < 0:
+            return {}
+        pairs = snapshot.metadata().configuration().iterator()
+        found = {}
+        while pairs.hasNext():
+            pair = pairs.next()
+            found[str(pair._1())] = str(pair._2())
+        return found
+
+    def version(self) -> int:
+        return int(self._snapshot().version())
+
+    def applied(self, app: str) -> int:
+        version = self._snapshot().transactions().get(app)
+        return int(version.get()) if version.isDefined() else -1
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+        known = {k: v for k, v in properties.items() if k.startswith("delta.")}
+        mapping = {"delta.columnMapping.mode": "name"} if _odd(schema.names) else {}
+        _empty(self.spark, schema).write.format("delta").options(**known, **mapping).mode("ignore").save(self.uri)
+        if rest := {k: v for k, v in properties.items() if k not in known}:
+            self.describe(rest)
+
+    def describe(self, properties: Mapping[str, str]) -> None:
+        pairs = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+        self.spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
+
+    def extend(self, fields: Sequence[pa.Field]) -> None:
+        whole = pa.schema([*self._shape(), *fields])
+        self._admit(whole.names)
+        _empty(self.spark, whole).write.format("delta").mode("append").option("mergeSchema", "true").save(self.uri)
+
+    def rewrite(self, steps: Sequence[Step]) -> None:
+        self._admit([s.field.name for s in steps])
+        old, kinds = self._load(), self._shape()
+        self._overwrite(old.select(*(_expression(s, kinds) for s in steps)), None, overwriteSchema="true")
+
+    def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
+        source = self.spark.read.format("delta").option("versionAsOf", version).load(origin.uri)
+        if self.schema() is None:
+            shape = pa.schema([_field(f) for f in _parsed(source.schema.json())])
+            self.create(shape, {k: v for k, v in properties.items() if k.startswith("delta.")})
+        self._admit(source.columns)
+        self._overwrite(source, None, overwriteSchema="true")
+        self.describe(properties)
+
+    def merge(self, merge: Merge, mark: Mark | None) -> None:
+        with self._staged(merge.rows) as rows, self._marked(mark):
+            view = f"tidelog_{uuid.uuid4().hex}"
+            rows.createOrReplaceTempView(view)
+            try:
+                self.spark.sql(self._statement(merge, view)).collect()
+            finally:
+                self.spark.catalog.dropTempView(view)
+
+    def replace(self, rows: pa.Table, mark: Mark | None) -> None:
+        with self._staged(rows) as staged:
+            self._overwrite(self._padded(staged), mark)
+
+    def append(self, rows: pa.Table, mark: Mark | None) -> None:
+        with self._staged(rows) as staged:
+            self._padded(staged).write.format("delta").mode("append").options(**_options(mark)).save(self.uri)
+
+    def lookup(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+        names = [*keys.column_names, *(c for c in columns if c not in keys.column_names)]
+        with self._staged(keys) as staged:
+            found = self._load().join(staged, keys.column_names, "left_semi")
+            return self._table(found, names)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self._table(self._load(), columns)
+
+    def tidy(self) -> None:
+        version = self.version()
+        if self._tidied is None:
+            self._tidied = version // max(self.every, 1) * self.every
+        if not self.every or version - self._tidied < self.every:
+            return
+        self.spark.sql(f"OPTIMIZE {self._name}").collect()
+        if self.retention_hours >= 168:  # Delta refuses less, unless its own check is switched off
+            self.spark.sql(f"VACUUM {self._name} RETAIN {self.retention_hours} HOURS").collect()
+        self._tidied = self.version()
+
+    def _statement(self, merge: Merge, view: str) -> str:
+        gone = f"s.{quote(DELETE)}"
+        lines = [f"MERGE INTO {self._name} AS t USING {view} AS s ON {merge.condition(quote)}"]
+        if merge.deletes:
+            lines.append(f"WHEN MATCHED AND {gone} THEN DELETE")
+        if updates := merge.updates(quote):
+            lines.append("WHEN MATCHED THEN UPDATE SET " + ", ".join(f"t.{c} = {v}" for c, v in updates.items()))
+        if merge.inserts:
+            new = merge.insertions(quote)
+            only = f" AND NOT {gone}" if merge.deletes else ""
+            lines.append(f"WHEN NOT MATCHED{only} THEN INSERT ({', '.join(new)}) VALUES ({', '.join(new.values())})")
+        if merge.others:
+            sets = ", ".join(f"t.{quote(c)} = {v}" for c, v in merge.others.items())
+            lines.append(f"WHEN NOT MATCHED BY SOURCE THEN UPDATE SET {sets}")
+        return "\n".join(lines)
+
+    @property
+    def _name(self) -> str:
+        return f"delta.{quote(self.uri)}"
+
+    def _snapshot(self) -> Any:
+        jvm = self.spark.sparkContext._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.uri)
+        none = jvm.scala.Option.empty()
+        return log.update(False, none, none)
+
+    def _shape(self) -> pa.Schema:
+        schema = self.schema()
+        assert schema is not None, self.uri
+        return schema
+
+    def _load(self) -> Any:
+        return self.spark.read.format("delta").load(self.uri)
+
+    def _table(self, frame: Any, columns: Sequence[str]) -> pa.Table:
+        shape = pa.schema([self._shape().field(c) for c in columns])
+        found = frame.select(*(frame[quote(c)] for c in columns)).toArrow()
+        return pa.table([found.column(i).cast(f.type) for i, f in enumerate(shape)], schema=shape)
+
+    def _padded(self, frame: Any) -> Any:
+        from pyspark.sql import functions as F
+
+        have = set(frame.columns)
+        kinds = {f.name: _spark_type(f.type) for f in self._shape()}
+        return frame.select(
+            *((F.col(quote(n)) if n in have else F.lit(None)).cast(k).alias(n) for n, k in kinds.items())
+        )
+
+    def _overwrite(self, frame: Any, mark: Mark | None, **options: str) -> None:
+        frame.write.format("delta").mode("overwrite").options(**options, **_options(mark)).save(self.uri)
+
+    def _admit(self, names: Sequence[str]) -> None:
+        """Parquet as Delta writes it has no room for some characters, unless columns are mapped to other names."""
+        if _odd(names) and "delta.columnMapping.mode" not in self.properties():
+            self.describe(
+                {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
+            )
+
+    @contextmanager
+    def _staged(self, rows: pa.Table) -> Iterator[Any]:
+        place, root = fs.FileSystem.from_uri(self.stage) if "://" in self.stage else (fs.LocalFileSystem(), self.stage)
+        place.create_dir(root, recursive=True)
+        name = f"{uuid.uuid4().hex}.parquet"
+        pq.write_table(rows, f"{root}/{name}", filesystem=place)
+        try:
+            yield self.spark.read.parquet(f"{self.stage.rstrip('/')}/{name}")
+        finally:
+            place.delete_file(f"{root}/{name}")
+
+    @contextmanager
+    def _marked(self, mark: Mark | None) -> Iterator[None]:
+        if mark is None:
+            yield
+            return
+        self.spark.conf.set(f"{TXN}AppId", mark.app)
+        self.spark.conf.set(f"{TXN}Version", str(mark.version))
+        try:
+            yield
+        finally:
+            self.spark.conf.unset(f"{TXN}AppId")
+            self.spark.conf.unset(f"{TXN}Version")
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    spark: Any
+    stage: str = ""
+    every: int = 50
+    retention_hours: int = 168
+
+    def __post_init__(self) -> None:
+        if self.spark is None or not available(self.spark):
+            raise ConfigError(
+                "The engine `spark` needs a Spark session that was started with Delta.",
+                hint=f"Set spark.jars.packages to Delta's package and spark.sql.extensions to {EXTENSION}, "
+                "or use the engine `rust`.",
+            )
+
+    def target(self, uri: str) -> SparkTarget:
+        session = self.spark.newSession()
+        for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
+            if (value := self.spark.conf.get(name, None)) is not None:
+                session.conf.set(name, value)
+        return SparkTarget(uri, session, self._stage(), self.every, self.retention_hours)
+
+    def _stage(self) -> str:
+        if self.stage:
+            return self.stage
+        if not self.spark.sparkContext.master.startswith("local["):
+            raise ConfigError(
+                "The engine `spark` needs a directory to hand rows to the executors.",
+                hint="Set `stage` to a path that all machines of the cluster read and write.",
+            )
+        return tempfile.gettempdir() + "/tidelog-stage"
+
+
+def _options(mark: Mark | None) -> dict[str, str]:
+    return {} if mark is None else {"txnAppId": mark.app, "txnVersion": str(mark.version)}
+
+
+def _odd(names: Sequence[str]) -> bool:
+    return any(re.search(r"[ ,;{}()\n\t=]", name) for name in names)
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    import json
+
+    fields: list[dict[str, Any]] = json.loads(text)["fields"]
+    return fields
+
+
+def _field(raw: Mapping[str, Any]) -> pa.Field:
+    own = {k: str(v) for k, v in raw["metadata"].items() if k.startswith("tidelog.")}
+    return pa.field(raw["name"], _arrow_type(raw["type"]), metadata=own or None)
+
+
+def _arrow_type(raw: Any) -> pa.DataType:
+    if isinstance(raw, str) and raw.startswith("decimal"):
+        digits = re.findall(r"\d+", raw)
+        return pa.decimal128(int(digits[0]), int(digits[1]))
+    return _NAMES[raw] if isinstance(raw, str) else pa.list_(_arrow_type(raw["elementType"]))
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    from pyspark.sql import types as T
+
+    kind = plain(kind)
+    if pa.types.is_decimal(kind):
+        return T.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_list(kind):
+        return T.ArrayType(_spark_type(kind.value_type))
+    return T.StructType.fromJson({"fields": [{"name": "x", "type": _TYPES[kind], "nullable": True, "metadata": {}}]})[
+        0
+    ].dataType
+
+
+def _empty(spark: Any, schema: pa.Schema) -> Any:
+    """No rows, made inside the JVM: an empty createDataFrame would start Python workers."""
+    from pyspark.sql import functions as F
+
+    columns = [F.lit(None).cast(_spark_type(f.type)).alias(f.name, metadata=_metadata(f)) for f in schema]
+    return spark.range(0).select(*columns)
+
+
+def _metadata(field: pa.Field) -> dict[str, str]:
+    return {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+
+
+def _expression(step: Step, present: pa.Schema) -> Any:
+    from pyspark.sql import functions as F
+
+    kind = _spark_type(step.field.type)
+    if step.origin is not None and _fits(present.field(step.origin).type, step.field.type):
+        value = F.col(quote(step.origin))
+    else:
+        value = _literal(None if step.fill is None else step.fill.as_py())
+    return value.cast(kind).alias(step.field.name, metadata=_metadata(step.field))
+
+
+def _fits(old: pa.DataType, new: pa.DataType) -> bool:
+    return bool(plain(old) == plain(new) or widens(plain(old), plain(new)) or pa.types.is_string(new))
+
+
+def _literal(value: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    if isinstance(value, list):
+        return F.array(*(_literal(v) for v in value))
+    return F.lit(bytearray(value) if isinstance(value, bytes) else value)

@@ -1,0 +1,179 @@
+"""Every change, appended: the log of a table as a table.
+
+Law: each batch is there exactly once per query. `parquet` names its files by query and batch and puts them in place
+whole, so a batch that comes again writes the same files again; `delta` marks the commit with the batch.
+
+Rows keep the columns of their version, by name, and `_op` … `_unchanged`; truncates are rows too. `_before` is JSON
+text: an old row belongs to an old shape, and text outlives every change of it. A column that changes its type:
+`parquet` files stay as they were written (read them with the types you want); in `delta` the column is widened when
+the new type can hold the old values, and becomes text when it cannot. A renamed column is a new column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
+
+from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
+from tidelog.core.evolve import Parse, Step, as_text, plain
+from tidelog.core.settings import Setting, parse
+from tidelog.spark.sinks import delta
+from tidelog.spark.sinks.console import render
+from tidelog.spark.sinks.target import Engine, Mark, Target, uri
+
+SETTINGS = (
+    *(
+        s
+        for s in delta.SETTINGS
+        if s.name in {"path", "engine", "optimize.every", "retention.hours", "stage", "storage"}
+    ),
+    Setting("format", "Files or a Delta table.", "parquet", choices=("parquet", "delta")),
+)
+
+
+@dataclass
+class HistorySink:
+    """Appends each table's changes with `append(where, rows, mark)`."""
+
+    path: str
+    append: Callable[[str, Sequence[pa.Table], Mark], None]
+
+    def apply(self, batch: Batch) -> None:
+        for changes in batch.tables:
+            runs = list(_runs(changes))
+            if runs:
+                table = changes.table
+                where = uri(self.path, table.schema, table.name)
+                self.append(where, runs, Mark(f"{batch.query}:history:{table.qualified}", batch.id))
+        if batch.failures is not None and batch.failures.num_rows:
+            mark = Mark(f"{batch.query}:history:_dead_letters", batch.id)
+            self.append(uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
+
+
+def _runs(changes: TableChanges) -> Iterator[pa.Table]:
+    """Neighbouring runs of one shape together, with `_before` as text."""
+    gathered: list[pa.Table] = []
+    for _, rows in changes.rows:
+        if not rows.num_rows:
+            continue
+        shown = rows.set_column(rows.column_names.index("_before"), "_before", _texts(rows["_before"]))
+        if gathered and not gathered[0].schema.equals(shown.schema):
+            yield pa.concat_tables(gathered)
+            gathered = []
+        gathered.append(shown)
+    if gathered:
+        yield pa.concat_tables(gathered)
+
+
+def _texts(before: pa.ChunkedArray) -> pa.Array:
+    if before.null_count == len(before):
+        return pa.nulls(len(before), pa.string())
+    return pa.array([None if row is None else render(row) for row in before.to_pylist()], pa.string())
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    storage: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
+        place, root = _filesystem(where)
+        place.create_dir(root, recursive=True)
+        query = hashlib.sha256(mark.app.encode()).hexdigest()[:12]
+        for i, rows in enumerate(runs):
+            self._put(place, root, f"{query}-{mark.version:012d}-{i:04d}.parquet", rows)
+
+    @staticmethod
+    def _put(place: fs.FileSystem, root: str, name: str, rows: pa.Table) -> None:
+        """Whole or not at all. Names that begin with a dot are invisible to Spark and pyarrow."""
+        draft = f"{root}/.{name}.{uuid.uuid4().hex}"
+        try:
+            pq.write_table(rows, draft, filesystem=place)
+            place.move(draft, f"{root}/{name}")
+        except BaseException:
+            if place.get_file_info(draft).type != fs.FileType.NotFound:
+                place.delete_file(draft)
+            raise
+
+
+def _filesystem(where: str) -> tuple[fs.FileSystem, str]:
+    if "://" in where:
+        found, path = fs.FileSystem.from_uri(where)
+        return found, path
+    return fs.LocalFileSystem(), where
+
+
+@dataclass
+class DeltaLog:
+    engine: Engine
+    _targets: dict[str, Target] = field(default_factory=dict, init=False)
+
+    def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
+        target = self._targets.setdefault(where, self.engine.target(where))
+        if target.applied(mark.app) >= mark.version:
+            return
+        shape = _union([target.schema(), *(r.schema for r in runs)])
+        self._follow(target, shape)
+        rows = pa.concat_tables([_cast(r, shape) for r in runs], promote_options="default")
+        target.append(rows, mark)
+        target.tidy()
+
+    @staticmethod
+    def _follow(target: Target, shape: pa.Schema) -> None:
+        present = target.schema()
+        if present is None:
+            target.create(shape, delta.PROPERTIES)
+        elif any(plain(f.type) != plain(shape.field(f.name).type) for f in present):
+            target.rewrite([Step(f, f.name if f.name in present.names else None) for f in shape])
+        elif new := [f for f in shape if f.name not in present.names]:
+            target.extend(new)
+
+
+def _union(schemas: Sequence[pa.Schema | None]) -> pa.Schema:
+    """All columns by name; the metadata columns come last in the first schema and stay where they are."""
+    fields: dict[str, pa.Field] = {}
+    for schema in filter(None, schemas):
+        for f in schema:
+            known = fields.get(f.name)
+            fields[f.name] = pa.field(f.name, _common(known.type, f.type) if known else plain(f.type))
+    return pa.schema(list(fields.values()))
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that holds the values of both: a wider number, else text."""
+    one, other = plain(one), plain(other)
+    if one == other:
+        return one
+    numbers = all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (one, other))
+    if numbers and pa.types.is_integer(one) == pa.types.is_integer(other):
+        return one if one.bit_width >= other.bit_width else other
+    if pa.types.is_decimal(one) and pa.types.is_decimal(other):
+        scale = max(one.scale, other.scale)
+        digits = max(one.precision - one.scale, other.precision - other.scale) + scale
+        return pa.decimal128(digits, scale) if digits <= 38 else pa.string()
+    return pa.string()
+
+
+def _cast(rows: pa.Table, shape: pa.Schema) -> pa.Table:
+    text = {n for n in rows.column_names if pa.types.is_string(shape.field(n).type)}
+    columns = {n: as_text(rows[n]) if n in text else rows[n].cast(shape.field(n).type) for n in rows.column_names}
+    return pa.table(columns, schema=pa.schema([shape.field(n) for n in columns]))
+
+
+def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
+    raw = _options(options)
+    if raw["format"] == "parquet":
+        return HistorySink(raw["path"], ParquetFiles())
+    rest = {name: text for name, text in options.items() if name != "format"}
+    chosen = delta.Options.of(rest)
+    return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark)))
+
+
+def _options(options: Mapping[str, str]) -> dict[str, Any]:
+    return parse(SETTINGS, options, subject="The sink history")

@@ -1,0 +1,237 @@
+"""`spark.readStream.format("tidelog")` and `spark.read.format("tidelog")`.
+
+The planner process of a streaming query hosts the capture, so a query needs no service beside it. Spark calls
+`initialOffset` once in the life of a checkpoint, `latestOffset` before each batch, and `partitions` for a batch, also
+for one that a crash interrupted; `read` runs on the executors. What `latestOffset` gets as `start` was committed: that,
+and not `commit`, which Spark never calls for the last batch, is what acknowledges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidelog import connectors
+from tidelog.contracts import ENVELOPE, Slice
+from tidelog.core.settings import nearest
+from tidelog.engine import definition as definitions
+from tidelog.engine.definition import Definition
+from tidelog.engine.home import Home
+from tidelog.engine.reading import Plan, Reading
+from tidelog.errors import ConfigError
+from tidelog.model.offset import Offset
+from tidelog.model.schema import Table
+from tidelog.spark import work
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.1 has no admission control for Python sources
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in where Spark does not know the mark."""
+
+
+_PARTITION_ROWS = (10_000, 50_000)
+_PARTITION_BYTES = 32 << 20
+_OWN = {
+    "connector",
+    "name",
+    "table",
+    "shape",
+    "definition",
+    "stage",
+    "parallelism",
+    "path",
+    "startposition",
+    "endposition",
+}
+_STREAM = {s.name.lower(): s.name for s in definitions.STREAM}
+
+
+class TidelogSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        shape = shape_of(self.options)
+        if shape == "envelope":
+            return from_arrow_schema(ENVELOPE)
+        if shape == "staged":
+            return from_arrow_schema(work.STAGED)
+        return from_arrow_schema(_typed_schema(definition_of(self.options), self.options["table"]))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(dict(self.options), schema)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(dict(self.options), schema)
+
+
+class Partition(InputPartition):
+    def __init__(self, task: work.Task) -> None:
+        super().__init__(task)
+        self.task = task
+
+
+class _Planning:
+    """What both readers share: options, the journal's view, and the way from a plan to partitions."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = dict(options)
+        self._schema = schema
+        self._reading: Reading | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors get the options only without secrets: they never connect to the database."""
+        return {"_options": {"shape": shape_of(self._options)}, "_schema": self._schema, "_reading": None}
+
+    @property
+    def reading(self) -> Reading:
+        if self._reading is None:
+            definition = definition_of(self._options)
+            self._reading = Reading(definition, Home.open(definition.name), reader=self._options.get("reader", "main"))
+        return self._reading
+
+    def _partitions(self, plan: Plan) -> list[Partition]:
+        shape = shape_of(self._options)
+        slices = _of_table(plan.slices, self._options["table"]) if shape == "typed" else list(plan.slices)
+        slices.sort(key=lambda s: s.table.id if s.table is not None else 0)
+        rows = sum(s.last - s.first for s in slices)
+        least, most = _PARTITION_ROWS
+        share = min(most, max(least, rows // int(self._options.get("parallelism", "2")) + 1))
+        bundles = work.bundle(slices, share, _PARTITION_BYTES)
+        task = work.Task(
+            sequence=0,
+            journal=plan.journal,
+            connector=plan.connector,
+            selection=plan.selection.to_json(),
+            shape=shape,
+            slices=(),
+            stage=self._options.get("stage", ""),
+        )
+        tasks = [replace(task, sequence=i, slices=bundle) for i, bundle in enumerate(bundles)]
+        if plan.commits and shape == "envelope":
+            tasks.append(replace(task, sequence=len(tasks), commits=plan.commits))
+        return [Partition(t) for t in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor."""
+        assert isinstance(partition, Partition)
+        schema = to_arrow_schema(self._schema, timezone="UTC") if partition.task.shape == "typed" else None
+        return work.run(partition.task, schema)
+
+
+class StreamReader(_Planning, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def initialOffset(self) -> dict[str, Any]:
+        return self.reading.initial().to_json()
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
+        if start is None:  # Spark 4.1 asks without telling: nothing but the beginning is known to be delivered
+            start = self._first()
+        limits = definition_of(self._options).limits
+        events = getattr(limit, "max_rows", None) or limits.events
+        size = getattr(limit, "max_bytes", None) or limits.bytes
+        self._last = self.reading.latest(Offset.from_json(start), events, size).to_json()
+        if self._last == start:
+            self.reading.finish()
+        return self._last
+
+    def _first(self) -> dict[str, Any]:
+        last: dict[str, Any] | None = getattr(self, "_last", None)
+        return last or self.initialOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.reading.drain()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Appears as `latestOffset` in the query's progress: the metrics of the capture."""
+        return self.reading.metrics()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Partition]:
+        return self._partitions(self.reading.plan(Offset.from_json(start), Offset.from_json(end)))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.reading.acknowledge(Offset.from_json(end))
+
+    def stop(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+
+
+class BatchReader(_Planning, DataSourceReader):
+    """What the log holds now, from the slot's position or a given one, without acknowledging anything."""
+
+    def partitions(self) -> Sequence[Partition]:
+        reading = self.reading
+        start = reading.initial()
+        if "startposition" in self._options:
+            start = replace(start, position=int(self._options["startposition"]))
+        try:
+            reading.drain()
+            end = reading.latest(start, None, None)
+            if "endposition" in self._options:
+                end = replace(end, position=min(end.position, int(self._options["endposition"])))
+            return self._partitions(reading.plan(start, end))
+        finally:
+            reading.close()
+
+
+def shape_of(options: Mapping[str, str]) -> str:
+    return options.get("shape") or ("typed" if "table" in options else "envelope")
+
+
+def definition_of(options: Mapping[str, str]) -> Definition:
+    """From one option `definition` (as the pipeline gives it) or from plain options (as in a notebook)."""
+    if "definition" in options:
+        return definitions.from_mapping(json.loads(options["definition"]))
+    stream = {_STREAM[k]: v for k, v in options.items() if k in _STREAM}
+    journal = {k.removeprefix("journal."): v for k, v in options.items() if k.startswith("journal.")}
+    source = {k: v for k, v in options.items() if k not in _OWN | _STREAM.keys() and not k.startswith("journal.")}
+    name = options.get("name") or source.get("slot.name", "tidelog")
+    return definitions.from_mapping(
+        {
+            "name": name,
+            "source": {"connector": options.get("connector", "postgres"), **source},
+            "sink": {"type": "console"},
+            "stream": stream,
+            "journal": journal,
+        }
+    )
+
+
+def options_of(definition: Definition) -> dict[str, str]:
+    """A definition as options of the source."""
+    raw = {k: v for k, v in asdict(definition).items() if v}
+    return {"definition": json.dumps({**raw, "sink": {"type": "console"}})}
+
+
+def _typed_schema(definition: Definition, name: str) -> pa.Schema:
+    connector = connectors.create(definition.connector, definition.source_options)
+    try:
+        table = _find(connector.tables(), name)
+        return connector.decoder().schema(table, connector.selection())
+    finally:
+        connector.close()
+
+
+def _find(tables: Sequence[Table], name: str) -> Table:
+    for table in tables:
+        if table.qualified == name:
+            return table
+    near = nearest(name, [t.qualified for t in tables])
+    raise ConfigError(
+        f"The table {name!r} is not captured.",
+        hint=f"Did you mean {near!r}?" if near else "Name it as schema.table, and check table.include.list.",
+    )
+
+
+def _of_table(slices: Sequence[Slice], name: str) -> list[Slice]:
+    return [s for s in slices if s.table is not None and s.table.qualified == name]

@@ -1,0 +1,225 @@
+"""What runs on the executors: read slices of the journal, decode them, and hand Arrow to Spark.
+
+Three shapes of the same thing: `envelope` (the Debezium envelope over many tables), `typed` (the columns of one table
+with change metadata), and `staged`, which the pipeline uses: rows are decoded and laid down as Parquet, one file per
+table version, and Spark carries only a small row that describes each file. So the rows of many tables, each
+with its own types, cross one stream without passing through JSON or the JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog import connectors
+from tidelog.contracts import ENVELOPE, Decoded, Decoder, Slice
+from tidelog.core.transactions import Transaction
+from tidelog.errors import UnsupportedChange
+from tidelog.journal import segment
+from tidelog.journal.files import Files
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+
+STAGED = pa.schema(
+    [
+        ("sequence", pa.int64()),  # order of the pieces of a batch
+        ("table", pa.string()),  # the table version as JSON
+        ("path", pa.string()),  # file with the rows; null when there are none
+        ("failures", pa.string()),  # file with the dead letters
+        ("selection", pa.string()),  # what the batch was planned with
+        ("rows", pa.int64()),
+        ("operations", pa.string()),  # JSON {op: count}
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A partition: slices in log order, and all that is needed to decode them."""
+
+    sequence: int
+    journal: str
+    connector: str
+    selection: str
+    shape: str
+    slices: tuple[Slice, ...]
+    commits: tuple[Slice, ...] = ()
+    stage: str = ""
+    columns: tuple[str, ...] = ()
+    """Typed shape: the columns that the query was started with."""
+
+
+def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
+    decoder = connectors.decoder(task.connector)
+    selection = Selection.from_json(task.selection)
+    if task.shape == "staged":
+        yield from _staged(task, decoder, selection)
+    elif task.shape == "envelope":
+        yield from _enveloped(task, decoder, selection)
+    else:
+        assert schema is not None
+        yield from _typed(task, decoder, selection, schema)
+
+
+def _load(task: Task, piece: Slice) -> pa.RecordBatch:
+    """The rows of a slice that lie within its positions."""
+    block = segment.read(Files(task.journal), piece.path, piece.index, piece.checksum)
+    rows = block.slice(piece.first, piece.last - piece.first)
+    at = rows.column("position").to_numpy()
+    first, last = np.searchsorted(at, [piece.low, piece.high]).tolist()
+    return rows.slice(first, last - first)
+
+
+# -- envelope ----------------------------------------------------------------------------------------------------
+
+
+def _enveloped(task: Task, decoder: Decoder, selection: Selection) -> Iterator[pa.RecordBatch]:
+    for piece in task.slices:
+        decoded = decoder.envelope(_load(task, piece), piece.table, selection)
+        yield decoded.rows
+        if decoded.failures is not None and selection.failures == "dead-letter":
+            yield _dead_letters(decoded.failures, selection)
+    for piece in task.commits:
+        yield _transactions(_load(task, piece), selection)
+
+
+def _dead_letters(failures: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    """Set aside on a topic of their own: position and reason; the raw record in hexadecimal."""
+    rows = [
+        {
+            "topic": f"{selection.topic_prefix}.dead-letter",
+            "after": json.dumps({**row, "payload": row["payload"].hex()}),
+        }
+        for row in failures.to_pylist()
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=ENVELOPE)
+
+
+def _transactions(commits: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    rows = []
+    topic = f"{selection.topic_prefix}.transaction"
+    for commit in commits.to_pylist():
+        counts = json.loads(commit["payload"] or b"{}")
+        transaction = Transaction(f"{commit['xid']}:{commit['position']}", counts)
+        ts_ms = commit["committed"] // 1000
+        for told in (transaction.begin(), transaction.end()):
+            key = json.dumps({"id": transaction.id})
+            rows.append({"topic": topic, "key": key, "after": json.dumps({**told, "ts_ms": ts_ms}), "ts_ms": ts_ms})
+    return pa.RecordBatch.from_pylist(rows, schema=ENVELOPE)
+
+
+# -- typed -------------------------------------------------------------------------------------------------------
+
+
+def _typed(task: Task, decoder: Decoder, selection: Selection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for piece in task.slices:
+        if piece.table is not None:
+            decoded = decoder.typed(_load(task, piece), piece.table, selection)
+            yield fit(decoded.rows, schema, piece.table)
+
+
+def fit(rows: pa.RecordBatch, schema: pa.Schema, table: Table) -> pa.RecordBatch:
+    """Rows of any version in the shape the query was started with: new columns wait for its next start."""
+    return pa.record_batch([_fit_column(rows, f, table) for f in schema], schema=schema)
+
+
+def _fit_column(rows: pa.RecordBatch, field: pa.Field, table: Table) -> pa.Array:
+    index = rows.schema.get_field_index(field.name)
+    if index < 0:
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows.column(index)
+    if column.type == field.type:
+        return column
+    if pa.types.is_struct(field.type):
+        parts = [_fit_column(_unpacked(column), f, table) for f in field.type]
+        return pa.StructArray.from_arrays(parts, fields=list(field.type), mask=column.is_null())
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as exc:
+        raise UnsupportedChange(
+            f"{table.qualified}.{field.name} changed its type, and a value no longer fits the type that the query "
+            f"was started with ({field.type}).",
+            hint="Start the query again.",
+        ) from exc
+
+
+def _unpacked(column: pa.StructArray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(column.flatten(), names=[f.name for f in column.type])
+
+
+# -- staged ------------------------------------------------------------------------------------------------------
+
+
+def _staged(task: Task, decoder: Decoder, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """One row per run of slices of one table version. A file's name is unique to the attempt; the driver reads the
+    names that came through."""
+    attempt = uuid.uuid4().hex[:12]
+    rows = []
+    for number, (_, run) in enumerate(groupby(task.slices, key=_version)):
+        pieces = list(run)
+        if pieces[0].table is not None:
+            name = f"{task.stage}/{task.sequence:06d}-{number:04d}-{attempt}"
+            rows.append(_stage(task, decoder, selection, pieces, name) | {"sequence": task.sequence * 10_000 + number})
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=STAGED)
+
+
+def _version(piece: Slice) -> str:
+    return piece.table.fingerprint if piece.table is not None else ""
+
+
+def _stage(task: Task, decoder: Decoder, selection: Selection, pieces: Sequence[Slice], name: str) -> dict[str, object]:
+    table = pieces[0].table
+    assert table is not None
+    decoded = [decoder.typed(_load(task, piece), table, selection) for piece in pieces]
+    rows = pa.Table.from_batches([d.rows for d in decoded], decoder.schema(table, selection))
+    files = Files(task.stage)
+    return {
+        "table": table.to_json(),
+        "path": _write(files, f"{name}.parquet", rows),
+        "failures": _write(files, f"{name}-failures.parquet", _failures(decoded)),
+        "selection": task.selection,
+        "rows": rows.num_rows,
+        "operations": _counts(rows),
+    }
+
+
+def _counts(rows: pa.Table) -> str:
+    counted = rows.column("_op").value_counts()
+    return json.dumps({c["values"]: c["counts"] for c in counted.to_pylist()})
+
+
+def _failures(decoded: Sequence[Decoded]) -> pa.Table | None:
+    found = [d.failures for d in decoded if d.failures is not None and d.failures.num_rows]
+    return pa.Table.from_batches(found) if found else None
+
+
+def _write(files: Files, path: str, rows: pa.Table | None) -> str | None:
+    if rows is None or not rows.num_rows:
+        return None
+    name = path.removeprefix(files.uri + "/")
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="none", use_dictionary=False, write_statistics=False)
+    files.write(name, sink.getvalue())
+    return path
+
+
+def bundle(slices: Sequence[Slice], rows: int, size: int) -> list[tuple[Slice, ...]]:
+    """Neighbouring slices together in partitions of about `rows` rows or `size` bytes."""
+    bundles: list[list[Slice]] = []
+    taken_rows = taken_bytes = 0
+    for piece in slices:
+        n = piece.last - piece.first
+        if not bundles or taken_rows + n > rows or taken_bytes + piece.bytes > size:
+            bundles.append([])
+            taken_rows = taken_bytes = 0
+        bundles[-1].append(piece)
+        taken_rows, taken_bytes = taken_rows + n, taken_bytes + piece.bytes
+    return [tuple(b) for b in bundles]
