@@ -420,3 +420,183 @@ def test_dead_letters_and_several_tables(rig: Callable[..., Rig]) -> None:
     assert [target.read(t)[0]["id"] for t in tables] == [0, 1, 2]
     buried = RustTarget(target.options["path"] + "/_dead_letters").read(["reason"])
     assert buried.to_pylist() == [{"reason": "why"}]
+
+
+def test_a_table_without_a_key_is_refused(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    with pytest.raises(ConfigError, match=r"public\.orders has no key.*message\.key\.columns.*history"):
+        target.feed((replace(ORDERS, key=()), [c(id=1)]))
+    target.next = 0
+    target.feed((replace(ORDERS, key=()), [c(id=1)]), selection=Selection(message_keys="public.orders:id"))
+    assert [r["id"] for r in target.read(ORDERS)] == [1]
+
+
+def test_a_nullable_key_the_user_named(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    chosen = Selection(message_keys="public.orders:id,name")
+    target.feed((ORDERS, [c(id=1, name=None, big="a"), c(id=1, name="n", big="b")]), selection=chosen)
+    target.feed((ORDERS, [u(id=1, name=None, big="c"), d(id=1, name="n")]), selection=chosen)
+    assert target.read(ORDERS) == [{"id": 1, "name": None, "big": "c"}]
+
+
+def test_what_only_the_source_knows_needs_a_source(tmp_path: Path) -> None:
+    sink = sinks.create({"type": "delta", "path": str(tmp_path), "engine": "rust"}, parse=parse, shape=shape)
+    feeder = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    feeder.feed((ORDERS, [c(id=1, name="x")]))
+    volatile = table(*ORDERS.columns, Column("extra", "text", rewritten=True))
+    with pytest.raises(UnsupportedChange, match=r"extra.*public\.orders"):
+        sink.apply(feeder.batch((volatile, [c(id=2, name="y", extra="e")])))
+
+
+def test_a_table_that_was_made_anew(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    target.feed((ORDERS, [c(id=1, name="old")]))
+    target.feed((replace(ORDERS, id=2), [c(id=5, name="new")]))
+    assert [r["id"] for r in target.read(ORDERS)] == [5]
+    target.feed((replace(ORDERS, name="attic"), [c(id=6, name="late")]))  # table 1 was renamed before 2 was made
+    assert [r["id"] for r in target.read(replace(ORDERS, name="attic"))] == [1, 6]
+
+
+def test_another_query_goes_on_with_the_target(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    target.feed((ORDERS, [c(id=1, name="kept")]))
+    other = replace(ORDERS, id=77)  # a restored database: same table, other id
+    target.sink.apply(Batch("query-2", 0, Selection(), [TableChanges((other,), [(other, rows(other, [c(id=2)]))])]))
+    assert [r["id"] for r in target.read(ORDERS)] == [1, 2]
+
+
+def test_appending_is_exact(tmp_path: Path) -> None:
+    """Keys beyond all files are appended; one key within them makes it a merge."""
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    for ids in ([1, 2], [3, 4], [4, 5], [9], [7], [9, 10]):
+        target.feed((ORDERS, [c(id=i, name=str(ids)) for i in ids]))
+    target.feed((ORDERS, [u(id=20, name="u", unchanged=["big"]), d(id=21)]))
+    log = target.sink._target(ORDERS)._table.history()
+    assert [r["id"] for r in target.read(ORDERS)] == [1, 2, 3, 4, 5, 7, 9, 10, 20]
+    assert [h["operation"] for h in reversed(log)].count("MERGE") == 3
+
+
+def test_joining_small_files_loses_nothing(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust", "optimize.every": "12"})
+    for i in range(30):
+        target.feed((ORDERS, [c(id=i, name=str(i))]))
+    table_ = target.sink._target(ORDERS)._table
+    assert [r["id"] for r in target.read(ORDERS)] == list(range(30))
+    assert len(table_.file_uris()) < 12
+    assert table_.transaction_version("query-1:public.orders") == 29
+
+
+def test_the_target_is_read_by_range(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    target.feed((ORDERS, [c(id=i, name=str(i)) for i in range(10)]))
+    found = sinks.delta.read({"path": str(tmp_path)}, ORDERS, ["id"], '"id" >= 3 AND "id" < 6')
+    assert sorted(found["id"].to_pylist()) == [3, 4, 5]
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
+    return Rig({"type": "history", "path": str(tmp_path), "format": request.param})
+
+
+def written(rig: Rig, version: Table) -> pa.Table:
+    where = f"{rig.options['path']}/{version.schema}/{version.name}"
+    if rig.options["format"] == "delta":
+        target = RustTarget(where)
+        return target.scan(None, None).sort_by([("_position", "ascending")])
+    return ds.dataset(where).to_table()
+
+
+def test_every_change_once(history: Rig) -> None:
+    keyless = replace(ORDERS, key=())
+    history.feed((keyless, [c(id=1, name="a"), u(id=2, name="b", before={"id": 1, "name": "a"}, unchanged=["big"])]))
+    batch = history.batch((keyless, [d(id=2), T]))
+    history.sink.apply(batch)
+    history.restart()
+    history.sink.apply(batch)
+    found = written(history, keyless)
+    assert sorted(found["_op"].to_pylist()) == ["c", "d", "t", "u"]
+    update = found.filter(pa.compute.equal(found["_op"], "u")).to_pylist()[0]
+    assert update["_before"] == '{"id": 1, "name": "a", "big": null}'
+    assert update["_unchanged"] == ["big"]
+    assert update["_commit_ts"] == NOW
+
+
+def test_a_history_follows_the_schema(history: Rig) -> None:
+    v1 = table(Column("id", "int4"), Column("n", "int2"), Column("at", "timestamp"))
+    v2 = table(Column("id", "int4"), Column("n", "int8"), Column("at", "text"), Column("more", "text[]"))
+    history.feed((v1, [c(id=1, n=1, at=datetime(2026, 1, 1))]))
+    history.feed((v2, [c(id=2, n=2**40, at="later", more=["m"])]))
+    if history.options["format"] == "parquet":
+        files = sorted(Path(history.options["path"], "public", "orders").iterdir())
+        assert [ds.dataset(f).schema.field("n").type for f in files] == [pa.int16(), pa.int64()]
+        return
+    found = sorted(written(history, v2).to_pylist(), key=lambda r: r["id"])
+    assert [(r["n"], r["at"], r["more"]) for r in found] == [
+        (1, "2026-01-01 00:00:00.000000", None),
+        (2**40, "later", ["m"]),
+    ]
+
+
+def test_a_history_in_place_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Rig({"type": "history", "path": str(tmp_path)})
+    batch = target.batch((ORDERS, [c(id=1)]))
+    real = sinks.history.pq.write_table
+
+    def torn(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        raise OSError("disk full")
+
+    monkeypatch.setattr(sinks.history.pq, "write_table", torn)
+    with pytest.raises(OSError, match="disk full"):
+        target.sink.apply(batch)
+    monkeypatch.undo()
+    assert not list((tmp_path / "public" / "orders").iterdir())
+    target.sink.apply(batch)
+    assert len(list((tmp_path / "public" / "orders").iterdir())) == 1
+
+
+def test_the_console_prints_a_line_per_change() -> None:
+    out = io.StringIO()
+    events = [
+        c(id=1, name="ä", big=None),
+        u(id=2, name="b", before={"id": 1}, unchanged=["big"]),
+        d(id=2),
+        T,
+        c(id=3),
+    ]
+    changes = TableChanges((ORDERS,), [(ORDERS, rows(ORDERS, events))])
+    ConsoleSink(limit=4, out=out).apply(Batch("q", 7, Selection(), [changes]))
+    assert out.getvalue().splitlines() == [
+        'public.orders  create  {"id": 1, "name": "ä", "big": null}',
+        'public.orders  update  {"id": 2, "name": "b"}  was {"id": 1}  unchanged big',
+        'public.orders  delete  {"id": 2}',
+        "public.orders  truncate",
+        "… and 1 more in batch 7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"type": "dleta", "path": "x"}, "no sink 'dleta'.*Did you mean 'delta'"),
+        ({"path": "x"}, "no type"),
+        ({"type": "delta", "pth": "x"}, "no setting 'pth'.*Did you mean 'path'"),
+        ({"type": "delta"}, "path is missing"),
+        ({"type": "delta", "path": "x", "delete.mode": "sft"}, "Did you mean 'soft'"),
+        ({"type": "delta", "path": "x", "metadata.columns": "_lsn"}, "'_lsn' is unknown"),
+        ({"type": "delta", "path": "x", "engine": "spark"}, "needs a Spark session"),
+        ({"type": "console", "limits": "3"}, "Did you mean 'limit'"),
+        ({"type": "history", "path": "x", "format": "orc"}, "not one of parquet, delta"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sinks.create(options, parse=parse, shape=shape)
+
+
+def test_storage_options_reach_the_engine() -> None:
+    sink: Sink = sinks.create(
+        {"type": "delta", "path": "s3://b/x", "engine": "rust", "storage.aws_region": "eu"}, parse=parse, shape=shape
+    )
+    assert isinstance(sink, DeltaSink)
+    assert sink.options.storage == {"aws_region": "eu"}

@@ -186,7 +186,7 @@ def test_an_interrupt_is_quiet(file: str, stub: Stub, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stub, "check", interrupted)
-    assert main(["check", file]) == 230
+    assert main(["check", file]) == 130
 
 
 def test_commands_without_spark_do_not_import_it(file: str) -> None:

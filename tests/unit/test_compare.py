@@ -209,3 +209,11 @@ def test_verify_looks_again_while_changes_are_on_their_way() -> None:
         return looks < 3
 
     assert verify(Rows({1: "new"}), [Rows.table], reader(target), again=again).in_sync
+
+
+def test_verify_of_a_key_that_the_table_lacks() -> None:
+    class Wrong(Rows):
+        def selection(self) -> Selection:
+            return Selection(message_keys="public.t:nope")
+
+    assert verify(Wrong({1: "a"}), [Rows.table], reader({1: "a"})).in_sync

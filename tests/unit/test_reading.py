@@ -19,6 +19,7 @@ DATA = pa.table(
         "name": [f"k{i:03d}'x" for i in range(ROWS)],
         "price": pa.array([Decimal(i) / 100 for i in range(ROWS)], pa.decimal128(10, 2)),
         "at": pa.array([i * 1_000_000 for i in range(ROWS)], pa.timestamp("us", "UTC")),
+        "raw": [bytes([i]) for i in range(ROWS)],
         "_deleted": [i % 2 == 0 for i in range(ROWS)],
     }
 )
@@ -40,6 +41,7 @@ def table(key: str) -> Table:
         ("id", "10", "20"),
         ("name", "k010'x", "k020'x"),
         ("price", "0.10", "0.20"),
+        ("raw", "\\x0a", "\\x14"),
         ("at", "1970-01-01 00:00:10+00", "1970-01-01 00:00:20+00"),
     ],
 )

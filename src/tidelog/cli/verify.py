@@ -13,15 +13,18 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
-from tidelog.core.compare import Difference
-from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
-from tidelog.engine.verify import Again, ReadTarget, TableReport, verify
 from tidelog.errors import ConfigError
-from tidelog.model.schema import Table
+
+if TYPE_CHECKING:
+    from tidelog.core.compare import Difference
+    from tidelog.engine.definition import Definition
+    from tidelog.engine.verify import Again, ReadTarget, TableReport
+    from tidelog.model.schema import Table
 
 EXAMPLE = """\
 examples:
@@ -40,6 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from tidelog.engine.verify import verify
+
     definition, connector = loaded(arguments.file)
     read_target = target_of(definition)
 

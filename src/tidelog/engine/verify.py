@@ -96,7 +96,8 @@ def _table(
 
 def _ranges(source: Connector, table: Table, rows: int) -> Iterator[tuple[str | None, str | None]]:
     """Ranges without a gap; one over all when rows may have no first key value to be ranged by."""
-    ranged = table.key and not table.column(table.key[0]).nullable
+    first = next((c for c in table.columns if c.name in table.key[:1]), None)
+    ranged = first is not None and not first.nullable
     ends = source.bounds(table, rows) if ranged else []
     return zip([None, *ends], [*ends, None], strict=True)
 

@@ -192,6 +192,7 @@ class Run:
         stream = (
             self._spark.readStream.format("tidelog")
             .options(**options_of(self._definition))
+            .option("home", str(self._home.path))
             .option("shape", "staged")
             .option("stage", self._stage())
             .option("parallelism", str(self._spark.sparkContext.defaultParallelism))

@@ -68,10 +68,17 @@ def _cut(key: pa.Field, low: str | None, high: str | None) -> Callable[[pa.Table
         found: Mask = np.ones(rows.num_rows, np.bool_)
         for compare, text in ((pc.greater, low), (pc.less_equal, high)):
             if text is not None:
-                found &= _mask(compare(rows[key.name], pa.scalar(text).cast(key.type)))
+                found &= _mask(compare(rows[key.name], _end(text, key.type)))
         return found
 
     return inside
+
+
+def _end(text: str, kind: pa.DataType) -> pa.Scalar:
+    """The end of a range in the key's type; bytes are spelt in hexadecimal."""
+    if pa.types.is_binary(kind):
+        return pa.scalar(bytes.fromhex(text.removeprefix("\\x")), kind)
+    return pa.scalar(text).cast(kind)
 
 
 def _mask(values: Any) -> Mask:

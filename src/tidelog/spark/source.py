@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,8 @@ _OWN = {
     "parallelism",
     "path",
     "startposition",
+    "home",
+    "reader",
     "endposition",
 }
 _STREAM = {s.name.lower(): s.name for s in definitions.STREAM}
@@ -97,7 +100,8 @@ class _Planning:
     def reading(self) -> Reading:
         if self._reading is None:
             definition = definition_of(self._options)
-            self._reading = Reading(definition, Home.open(definition.name), reader=self._options.get("reader", "main"))
+            home = Home(Path(self._options["home"])) if "home" in self._options else Home.open(definition.name)
+            self._reading = Reading(definition, home, reader=self._options.get("reader", "main"))
         return self._reading
 
     def _partitions(self, plan: Plan) -> list[Partition]:

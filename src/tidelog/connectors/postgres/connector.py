@@ -8,11 +8,10 @@ from io import BytesIO
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, position, rules, types
+from tidelog.connectors.postgres import check, config, decode, offset, position, types
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, Session, lsn_text
 from tidelog.connectors.postgres.config import Config
-from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.contracts import Finding, Lag
 from tidelog.core.settings import nearest
@@ -46,8 +45,8 @@ class PostgresConnector:
     def selection(self) -> Selection:
         return self._config.selection
 
-    def decoder(self) -> PostgresDecoder:
-        return PostgresDecoder()
+    def decoder(self) -> decode.PostgresDecoder:
+        return decode.PostgresDecoder()
 
     def check(self) -> list[Finding]:
         return check.findings(self._config)
@@ -163,11 +162,7 @@ class PostgresConnector:
         return int(self._reader().query(LOG_END)[0][0])
 
     def document(self, at: int, xid: int, committed: int) -> dict[str, int]:
-        lsn = position.resume(at)
-        document = {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
-        if committed:
-            document |= {"txId": xid, "ts_usec": committed}
-        return document
+        return offset.document(at, xid, committed)
 
     # -- present rows ------------------------------------------------------------------------------------------
 
@@ -186,7 +181,7 @@ class PostgresConnector:
         limits = [f"{_key(table)} > {_literal(low)}"] if low is not None else []
         limits += [f"{_key(table)} <= {_literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
-        names = ", ".join(f"{_name(c)}::text" for c in columns)
+        names = ", ".join(_name(c) for c in columns)
         with Session(self._config) as session:
             for text in session.copy(f"SELECT {names} FROM {_quoted(table)}{where}", _ROWS_PER_READ):
                 yield self._typed(text, table, columns)
@@ -217,14 +212,12 @@ class PostgresConnector:
         return pa.record_batch(arrays, names=list(columns))
 
     def _column(self, texts: pa.StringArray, table: Table, name: str) -> pa.Array:
-        selection = self._config.selection
-        shown = rules.shown(table, table.column(name), selection)
-        masked = rules.apply(texts, selection.rules_for(table, table.column(name)))
-        array, failed = types.parse(masked, shown, selection)
+        column, selection = table.column(name), self._config.selection
+        array, failed = decode.values(texts, table, column, selection)
         if failed.any():
             raise UnsupportedChange(
                 f"{table.qualified}.{name} holds a value that does not fit its type in the target.",
-                hint=types.hint(shown),
+                hint=types.hint(column),
             )
         return array
 

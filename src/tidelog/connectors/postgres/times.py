@@ -32,15 +32,22 @@ _DAY_S = 86_400
 
 def instants(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     """Dates as days, timestamps as microseconds since 1970; what does not fit is null and marked."""
-    try:
-        return texts.cast(kind), np.zeros(len(texts), np.bool_)
-    except pa.ArrowInvalid:
-        ordinary = as_mask(pc.match_substring_regex(texts, _ORDINARY))
+    if not _has_letters(texts):
+        try:
+            return texts.cast(kind), np.zeros(len(texts), np.bool_)
+        except pa.ArrowInvalid:
+            pass
+    ordinary = as_mask(pc.match_substring_regex(texts, _ORDINARY))
     numbers, failed = cast(only(texts, ordinary), kind)
     rare = np.flatnonzero(~ordinary & as_mask(texts.is_valid()))
     coded, is_date = texts.take(pa.array(rare)).dictionary_encode(), kind == DATE
     found = [_rare(text or "", is_date) for text in values(coded.dictionary)]
     return _fill(numbers, failed, rare, found, coded.indices.to_numpy())
+
+
+def _has_letters(texts: pa.StringArray) -> bool:
+    """Whether there are infinities or years BC: trying in vain costs a microsecond for each."""
+    return bool((flat(texts)[0] > ord(":")).any())
 
 
 def _fill(known: pa.Array, failed: Mask, rows: Ints, found: list[int | None], which: Places) -> tuple[pa.Array, Mask]:

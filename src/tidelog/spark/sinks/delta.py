@@ -36,7 +36,6 @@ Shape = Callable[[Table, Selection], pa.Schema]
 
 DELETED_AT = "_deleted_at"
 PENDING = "tidelog.pending"
-PROPERTIES = {"delta.checkpointInterval": "50", "delta.logRetentionDuration": "interval 7 days"}
 
 SETTINGS = (
     Setting("path", "Where the tables go: a directory or any URI that Delta understands.", None),
@@ -45,7 +44,7 @@ SETTINGS = (
     Setting("metadata.columns", f"Which of {', '.join(STAMPS)} each row keeps of its last change."),
     Setting("tables.parallel", "How many tables of a batch are written at the same time.", "4", kind=int),
     Setting("optimize.every", "After how many commits small files are joined; 0 for never.", "50", kind=int),
-    Setting("retention.hours", "How long files that a merge replaced are kept for readers.", "168", kind=int),
+    Setting("retention.hours", "How long old versions stay readable: a merge leaves old files behind.", "24", kind=int),
     Setting("stage", "A directory that Spark's executors read too, for the engine `spark`."),
     Setting("storage", "What the storage needs to know, such as storage.aws_region.", pattern=r"storage\.(.+)"),
 )
@@ -59,9 +58,19 @@ class Options:
     stamps: tuple[str, ...] = ()
     parallel: int = 4
     optimize_every: int = 50
-    retention_hours: int = 168
+    retention_hours: int = 24
     stage: str = ""
     storage: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """A stream commits often: a checkpoint every 50 commits, and a log no longer than what can be read with it."""
+        kept = f"interval {self.retention_hours} hours"
+        return {
+            "delta.checkpointInterval": "50",
+            "delta.logRetentionDuration": kept,
+            "delta.deletedFileRetentionDuration": kept,
+        }
 
     @staticmethod
     def of(options: Mapping[str, str]) -> Options:
@@ -130,9 +139,9 @@ class DeltaSink:
         if have is not None and place.identity.items() <= properties.items():
             return target
         if place.origin is not None and place.origin_version is not None:
-            target.become(self._at(place.origin), place.origin_version, {**PROPERTIES, **place.identity})
+            target.become(self._at(place.origin), place.origin_version, {**self.options.properties, **place.identity})
         elif have is None:
-            target.create(self._wanted(table, batch.selection), {**PROPERTIES, **place.identity})
+            target.create(self._wanted(table, batch.selection), {**self.options.properties, **place.identity})
         else:
             if properties.get(QUERY) == batch.query:  # the source dropped the table and made another of its name
                 target.replace(have.empty_table(), None)
@@ -250,7 +259,7 @@ class DeltaSink:
         if target.applied(mark.app) >= batch.id:
             return
         if target.schema() is None:
-            target.create(FAILURES, PROPERTIES)
+            target.create(FAILURES, self.options.properties)
         target.append(batch.failures, mark)
 
     @property
@@ -314,7 +323,7 @@ def engine(options: Options, spark: Any) -> Engine:
     if kind == "auto":
         kind = "spark" if spark is not None and delta_spark.available(spark) else "rust"
     if kind == "spark":
-        return delta_spark.SparkEngine(spark, options.stage, options.optimize_every, options.retention_hours)
+        return delta_spark.SparkEngine(spark, options.stage, options.optimize_every)
     return RustEngine(options.storage, options.optimize_every, options.retention_hours)
 
 

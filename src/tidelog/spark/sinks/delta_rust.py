@@ -2,7 +2,8 @@
 
 Table objects stay open between batches and follow the log incrementally. Two short cuts, both exact: a batch whose
 keys all lie beyond the greatest key of every file is appended, since nothing can match; and a merge names its key
-range, so files without these keys are not read. Small files are joined every so many commits.
+range, so files without these keys are not read. A merge rewrites each file it touches whole, so files are kept small:
+about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from tidelog.core.fold import match
 from tidelog.errors import NotInstalled, TransientError
 from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad
 
-SMALL_BYTES = 32 << 20
-FILE_BYTES = 128 << 20
+FILE_BYTES = (8 << 20, 128 << 20)
+"""How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
+FILES = 64
 FEW_FILES = 8
+SIZE = "delta.targetFileSize"
 
 
 def quote(name: str) -> str:
@@ -45,7 +48,7 @@ class RustTarget:
     storage: Mapping[str, str] = field(default_factory=dict)
     every: int = 50
     """After how many commits to look for small files; 0 for never."""
-    retention_hours: int = 168
+    retention_hours: int = 24
     _table: Any = None
     _tidied: int = 0
 
@@ -74,7 +77,7 @@ class RustTarget:
                 self.uri,
                 schema,
                 mode="ignore",
-                configuration=dict(properties),
+                configuration={SIZE: str(FILE_BYTES[0]), **properties},
                 storage_options=dict(self.storage),
                 raise_if_key_not_exists=False,
             )
@@ -161,10 +164,13 @@ class RustTarget:
         if not self.every or table.version() - self._tidied < self.every:
             return
         sizes = pa.table(table.get_add_actions())["size_bytes"]
-        if pc.sum(pc.less(sizes, SMALL_BYTES)).as_py() >= FEW_FILES:
+        best = file_bytes(pc.sum(sizes).as_py() or 0)
+        if self.properties().get(SIZE) != str(best):
+            self.describe({SIZE: str(best)})
+        if (pc.sum(pc.less(sizes, best // 2)).as_py() or 0) >= FEW_FILES:
             with self._commit():
-                table.optimize.compact(target_size=FILE_BYTES)
-            table.vacuum(retention_hours=self.retention_hours, dry_run=False, enforce_retention_duration=False)
+                table.optimize.compact(target_size=best)
+        table.vacuum(retention_hours=self.retention_hours, dry_run=False, enforce_retention_duration=False)
         self._tidied = table.version()
 
     def _beyond(self, merge: Merge) -> bool:
@@ -222,11 +228,17 @@ class RustTarget:
 class RustEngine:
     storage: Mapping[str, str] = field(default_factory=dict)
     every: int = 50
-    retention_hours: int = 168
+    retention_hours: int = 24
 
     def target(self, uri: str) -> RustTarget:
         driver()
         return RustTarget(uri, self.storage, self.every, self.retention_hours)
+
+
+def file_bytes(total: int) -> int:
+    """The size of a file in a table of `total` bytes, in powers of two so that it rarely changes."""
+    least, most = FILE_BYTES
+    return min(most, max(least, 1 << (total // FILES).bit_length()))
 
 
 def _properties(mark: Mark | None) -> Any:

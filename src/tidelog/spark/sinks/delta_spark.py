@@ -65,7 +65,6 @@ class SparkTarget:
     spark: Any
     stage: str
     every: int = 50
-    retention_hours: int = 168
     _tidied: int | None = field(default=None, init=False)
 
     def schema(self) -> pa.Schema | None:
@@ -155,8 +154,7 @@ class SparkTarget:
         if not self.every or version - self._tidied < self.every:
             return
         self.spark.sql(f"OPTIMIZE {self._name}").collect()
-        if self.retention_hours >= 168:  # Delta refuses less, unless its own check is switched off
-            self.spark.sql(f"VACUUM {self._name} RETAIN {self.retention_hours} HOURS").collect()
+        self.spark.sql(f"VACUUM {self._name}").collect()  # the table's properties say what it may remove
         self._tidied = self.version()
 
     def _statement(self, merge: Merge, view: str) -> str:
@@ -247,7 +245,6 @@ class SparkEngine:
     spark: Any
     stage: str = ""
     every: int = 50
-    retention_hours: int = 168
 
     def __post_init__(self) -> None:
         if self.spark is None or not available(self.spark):
@@ -262,7 +259,7 @@ class SparkEngine:
         for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
             if (value := self.spark.conf.get(name, None)) is not None:
                 session.conf.set(name, value)
-        return SparkTarget(uri, session, self._stage(), self.every, self.retention_hours)
+        return SparkTarget(uri, session, self._stage(), self.every)
 
     def _stage(self) -> str:
         if self.stage:

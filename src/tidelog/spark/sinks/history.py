@@ -112,6 +112,7 @@ def _filesystem(where: str) -> tuple[fs.FileSystem, str]:
 @dataclass
 class DeltaLog:
     engine: Engine
+    properties: Mapping[str, str] = field(default_factory=dict)
     _targets: dict[str, Target] = field(default_factory=dict, init=False)
 
     def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
@@ -124,11 +125,10 @@ class DeltaLog:
         target.append(rows, mark)
         target.tidy()
 
-    @staticmethod
-    def _follow(target: Target, shape: pa.Schema) -> None:
+    def _follow(self, target: Target, shape: pa.Schema) -> None:
         present = target.schema()
         if present is None:
-            target.create(shape, delta.PROPERTIES)
+            target.create(shape, self.properties)
         elif any(plain(f.type) != plain(shape.field(f.name).type) for f in present):
             target.rewrite([Step(f, f.name if f.name in present.names else None) for f in shape])
         elif new := [f for f in shape if f.name not in present.names]:
@@ -172,7 +172,7 @@ def create(options: Mapping[str, str], *, spark: Any, source: Source | None, par
         return HistorySink(raw["path"], ParquetFiles())
     rest = {name: text for name, text in options.items() if name != "format"}
     chosen = delta.Options.of(rest)
-    return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark)))
+    return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark), chosen.properties))
 
 
 def _options(options: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""Exactly once, proven by killing: the driver dies with -9 at random moments while changes flow.
+
+Afterwards the Delta tables equal the source, and the history holds every change exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.servers import Database
+from tests.spark.workload import SCHEMA, Change, Workload
+from tidelog import connectors
+from tidelog.cli.verify import target_of
+from tidelog.engine.definition import load
+from tidelog.engine.verify import verify
+
+DEFINITION = """
+name: {name}
+source:
+  connector: postgres
+  database.hostname: {host}
+  database.port: {port}
+  database.user: {user}
+  database.password: ${{TIDELOG_TEST_PASSWORD}}
+  database.dbname: {dbname}
+  slot.name: {slot}
+  publication.name: {slot}
+sink: {{type: {sink}, path: "{path}"{more}}}
+stream: {{maxEventsPerTrigger: 20000}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "kills"),
+    [(30_000, 3), pytest.param(200_000, 20, marks=pytest.mark.long)],
+)
+@pytest.mark.timeout(1800)
+def test_killed_drivers_lose_and_double_nothing(database: Database, tmp_path: Path, changes: int, kills: int) -> None:
+    crash = Crash(database, tmp_path, random.Random(changes))
+    workload = crash.write(changes, kills)
+    crash.drain()
+    assert crash.differences() == 0
+    assert crash.history() == workload.changes
+    assert workload.total >= changes
+
+
+class Crash:
+    def __init__(self, database: Database, folder: Path, dice: random.Random) -> None:
+        self._database = database
+        self._folder = folder
+        self._dice = dice
+        self._files = [
+            self._define("mirror", "delta", ""),
+            self._define("past", "history", ", format: delta"),
+        ]
+        self._environment = {
+            **os.environ,
+            "TIDELOG_HOME": str(folder / "home"),
+            "TIDELOG_TEST_PASSWORD": database.password,
+        }
+        os.environ["TIDELOG_TEST_PASSWORD"] = database.password
+        with database.connect() as connection:
+            connection.execute(SCHEMA)
+        for file in self._files:
+            definition = load(file)
+            connectors.create(definition.connector, definition.source_options).prepare()
+
+    def write(self, changes: int, kills: int) -> Workload:
+        """Commit at least `changes` while the driver is killed `kills` times."""
+        with self._database.connect() as connection:
+            workload = Workload(connection, seed=changes)
+            self._killed = 0
+            with ThreadPoolExecutor(1) as pool:
+                writing = pool.submit(self._keep_writing, workload, changes, kills)
+                for _ in range(kills):
+                    self._run_and_kill()
+                writing.result()
+        return workload
+
+    def _keep_writing(self, workload: Workload, changes: int, kills: int) -> None:
+        """Spread the changes over the kills, so that something flows at each of them."""
+        while workload.total < changes:
+            share = changes * (self._killed + 1) / kills
+            if workload.total < share or self._killed >= kills:
+                workload.transact()
+            else:
+                time.sleep(0.05)
+
+    def _run_and_kill(self) -> None:
+        driver = self._start()
+        moment = self._dice.uniform(6, 14)
+        time.sleep(moment)
+        assert driver.poll() is None, self._log()
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+        self._killed += 1
+
+    def drain(self) -> None:
+        driver = self._start("--once")
+        assert driver.wait(600) == 0, self._log()
+
+    def differences(self) -> int:
+        definition = load(self._files[0])
+        connector = connectors.create(definition.connector, definition.source_options)
+        try:
+            report = verify(connector, connector.tables(), target_of(definition))
+        finally:
+            connector.close()
+        assert report.rows > 0
+        return report.differences
+
+    def history(self) -> Counter[Change]:
+        found: Counter[Change] = Counter()
+        for table in "ab":
+            rows = DeltaTable(str(self._folder / "past" / "public" / table)).to_pyarrow_table(columns=["_op", "id", "version"])
+            ops, ids, versions = (rows.column(c).to_pylist() for c in ("_op", "id", "version"))
+            found.update((table, op, i, 0 if op == "d" else v) for op, i, v in zip(ops, ids, versions, strict=True))
+        return found
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.spark.driver", *arguments, *map(str, self._files)]
+        with (self._folder / "driver.log").open("ab") as log:
+            return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
+
+    def _define(self, name: str, sink: str, more: str) -> Path:
+        file = self._folder / f"{name}.yaml"
+        database = self._database
+        file.write_text(
+            DEFINITION.format(
+                name=name,
+                slot=f"{database.dbname}_{name}",
+                host=database.host,
+                port=database.port,
+                user=database.user,
+                dbname=database.dbname,
+                sink=sink,
+                path=self._folder / name,
+                more=more,
+            )
+        )
+        return file
+
+    def _log(self) -> str:
+        return (self._folder / "driver.log").read_text(errors="replace")[-4000:]
