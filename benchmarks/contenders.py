@@ -83,16 +83,16 @@ def passed(job: Job) -> bool:
     return bool(job.database.execute(confirmed, [job.load.end_lsn, job.slot])[0][0])
 
 
-def run_debezium(job: Job) -> Measure:
+def run_debezium(name: str, tuning: dict[str, str], job: Job) -> Measure:
     java, libraries = shutil.which("java"), engine_libraries()
     if java is None or shutil.which("javac") is None:
         raise NotReady("Debezium needs a JDK (java and javac)")
     classpath = f"{compile_consumer(libraries, job.workdir)}:{libraries}/*"
     settings, log = job.workdir / "debezium.properties", job.workdir / "log4j2.properties"
-    settings.write_text(properties({**DEBEZIUM, **DEBEZIUM_TUNED, **connection(job)}))
+    settings.write_text(properties({**DEBEZIUM, **tuning, **connection(job)}))
     log.write_text(LOG4J)
     options = [f"-Xmx{JAVA_HEAP}", f"-Dlog4j2.configurationFile={log}"]
-    return run("debezium", [java, *options, "-cp", classpath, "NoopConsumer", str(settings), str(job.load.events)], job)
+    return run(name, [java, *options, "-cp", classpath, "NoopConsumer", str(settings), str(job.load.events)], job)
 
 
 def engine_libraries() -> Path:
@@ -142,5 +142,6 @@ CONTENDERS: dict[str, Callable[[Job], Measure]] = {
     "tidelog noop": lambda job: run_tidelog("noop", job),
     "tidelog parquet": lambda job: run_tidelog("parquet", job),
     "tidelog delta": lambda job: run_tidelog("delta", job),
-    "debezium": run_debezium,
+    "debezium": lambda job: run_debezium("debezium", DEBEZIUM_TUNED, job),
+    "debezium default": lambda job: run_debezium("debezium default", {}, job),
 }

@@ -21,13 +21,13 @@ from tidelog.errors import (
     TransientError,
     UnsupportedChange,
 )
+from tidelog.model.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelog.spark.pipeline import Pipeline
 
-__version__ = "0.1.0"
 __all__ = [
     "ConfigError",
     "CorruptState",
@@ -37,6 +37,7 @@ __all__ = [
     "TidelogError",
     "TransientError",
     "UnsupportedChange",
+    "__version__",
     "register",
 ]
 

@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.spark_session import local_session
+from tests.spark_session import cluster_session, local_session
 from tidelog.engine.definition import load
 from tidelog.spark.pipeline import Pipeline
 
@@ -17,7 +17,7 @@ from tidelog.spark.pipeline import Pipeline
 def main() -> None:
     once = "--once" in sys.argv
     files = [Path(a) for a in sys.argv[1:] if not a.startswith("--")]
-    spark = local_session()
+    spark = cluster_session() if "--cluster" in sys.argv else local_session()
     with ThreadPoolExecutor(len(files)) as pool:
         runs = [pool.submit(Pipeline.of(load(file)).run, spark, once=once) for file in files]
         for run in runs:

@@ -123,7 +123,9 @@ class Crash:
     def history(self) -> Counter[Change]:
         found: Counter[Change] = Counter()
         for table in "ab":
-            rows = DeltaTable(str(self._folder / "past" / "public" / table)).to_pyarrow_table(columns=["_op", "id", "version"])
+            rows = DeltaTable(str(self._folder / "past" / "public" / table)).to_pyarrow_table(
+                columns=["_op", "id", "version"]
+            )
             ops, ids, versions = (rows.column(c).to_pylist() for c in ("_op", "id", "version"))
             found.update((table, op, i, 0 if op == "d" else v) for op, i, v in zip(ops, ids, versions, strict=True))
         return found

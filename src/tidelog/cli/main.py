@@ -12,9 +12,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tidelog import __version__
 from tidelog.cli import capture, check, run, status, verify
 from tidelog.errors import TidelogError
+from tidelog.model.version import __version__
 
 COMMANDS = {"run": run, "check": check, "status": status, "verify": verify, "capture": capture}
 

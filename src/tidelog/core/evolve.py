@@ -48,6 +48,8 @@ class Step:
     """What happened to the column, for people; empty when nothing did."""
     ask: bool = False
     """Only the source knows the values of old rows."""
+    replaces: bool = False
+    """The target has another column of this name, whose values go."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Plan:
         """The new columns, when adding columns without values is all there is to do."""
         new = [s for s in self.steps if s.origin is None]
         simple = all(s.origin is not None and not s.note for s in self.steps[: -len(new) or None])
-        return tuple(s.field for s in new) if simple and all(s.fill is None for s in new) else None
+        plain = all(s.fill is None and not s.replaces for s in new)
+        return tuple(s.field for s in new) if simple and plain else None
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -133,9 +136,9 @@ def _add(field: pa.Field, table: Table, parse: Parse, replaces: bool) -> Step:
     column = next((c for c in table.columns if c.name == field.name), None)
     note = f"{field.name} is new" if not replaces else f"{field.name} is another column than before"
     if column is None:
-        return Step(field, None, note=note)
+        return Step(field, None, note=note, replaces=replaces)
     fill = None if column.fill is None else _scalar(parse(column.fill, column), field.type)
-    return Step(field, None, fill, note, ask=column.rewritten)
+    return Step(field, None, fill, note, column.rewritten, replaces)
 
 
 def passage(old: pa.Field, new: pa.Field) -> str:

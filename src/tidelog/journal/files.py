@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -39,6 +39,13 @@ class Files:
                 f"The journal's path with scheme {scheme!r} can't be opened: {exc}.",
                 hint="Use a local folder, s3://, gs://, hdfs:// or file://.",
             ) from exc
+
+    def folder(self, name: str) -> Files:
+        """A folder inside this one."""
+        if "://" not in self.uri:
+            return Files(f"{self.uri.rstrip('/')}/{name}")
+        parts = urlsplit(self.uri)
+        return Files(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}")))
 
     def path(self, name: str) -> str:
         return f"{self._place[1].rstrip('/')}/{name}"

@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.contracts import Portion, Slice
-from tidelog.errors import CorruptState
+from tidelog.errors import CorruptState, PositionLost
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.journal.ledger import Entry, Ledger, Placed
 from tidelog.model.schema import Table
 
+_EPOCHS = "epochs"
 _SPLIT_ROWS = 50_000
 """A slice has at most as many rows: a huge transaction spreads over many partitions."""
 
@@ -49,6 +50,7 @@ class SegmentJournal:
         self._end = 0
         self._released = 0
         self._entries: list[Entry] = []
+        self._starts: dict[int, int] = {}
         self._changed = threading.Condition()
 
     # -- opening -----------------------------------------------------------------------------------------------
@@ -56,15 +58,17 @@ class SegmentJournal:
     def open(self, start: int) -> int:
         """Serve everything from `start` on; returns where the tail must continue, which begins a new epoch."""
         with self._changed:
+            first = self._epoch == 0
+            self._epoch = self._claim()
             self.refresh()
-            if not self._persistent:
+            if first and not self._persistent:
                 self._drop(self._entries)
             self._cut_damage(start)
             if not self._covers(start):
                 self._drop(self._entries)
+            self._sweep()
             self._released = start
             self._end = max([start, *(e.end for e in self._entries)])
-            self._epoch = 1 + max([self._epoch, *(e.epoch for e in self._entries)])
             self._number, self._epoch_start = 0, self._end
             return self._end
 
@@ -73,21 +77,50 @@ class SegmentJournal:
         with self._changed:
             self._released = start
             self.refresh()
+            if self._entries and self._entries[0].floor > start:
+                raise PositionLost(
+                    f"The journal starts at {self._entries[0].floor}, past the wanted {start}: what lies between them "
+                    "was released.",
+                    hint="Was this query silent for so long that the capture forgot it? Start it with a new checkpoint "
+                    "and take a new snapshot of the tables.",
+                )
+
+    def _claim(self) -> int:
+        """A new epoch: no reader before us writes under its number, and none after us will."""
+        claimed = self._files.names(_EPOCHS)
+        epoch = 1 + max([self._epoch, *map(int, claimed), *(e for e, _ in self._names())])
+        self._files.write(f"{_EPOCHS}/{epoch:08d}", b"")
+        for name in claimed:
+            self._files.delete(f"{_EPOCHS}/{name}")
+        return epoch
+
+    def _names(self) -> dict[tuple[int, int], str]:
+        names = (n for n in self._files.names(segment.FOLDER) if n.endswith(".arrow"))
+        return {segment.parse_name(name): name for name in names}
+
+    def _sweep(self) -> None:
+        """Delete files that do not count: unreadable ones and what came after them, late writes of older readers."""
+        kept = {(e.epoch, e.number) for e in self._entries}
+        for key, name in self._names().items():
+            if key not in kept:
+                self._files.delete(f"{segment.FOLDER}/{name}")
+        self._ledger.remove([e for e in self._ledger.segments() if (e.epoch, e.number) not in kept])
 
     def refresh(self) -> None:
         """Take notice of segments that the ledger does not know, and forget those that are gone."""
-        bases = {
-            segment.parse_name(base): base for base in self._files.names(segment.FOLDER) if base.endswith(".arrow")
-        }
         known = {(e.epoch, e.number): e for e in self._ledger.segments()}
+        bases = self._names()
         self._ledger.remove([e for key, e in known.items() if key not in bases])
         for key in sorted(bases.keys() - known.keys()):
             try:
                 self._ledger.add(segment.describe(self._files, bases[key]))
             except CorruptState:
                 break  # a gap in the numbers: everything after it is cut, and read from the database again
-        self._entries = self._ledger.segments()
-        self._end = max([self._end, *(e.end for e in self._entries)])
+        entries = self._ledger.segments()
+        self._starts = {e.epoch: e.epoch_start for e in entries}
+        limits = self._epoch_limits()
+        self._entries = [e for e in entries if e.begin < limits[e.epoch]]
+        self._end = max([self._released, *(e.end for e in self._entries)])
 
     def _cut_damage(self, start: int) -> None:
         """Drop the first segment that is missing or damaged, and everything written after it."""
@@ -102,15 +135,19 @@ class SegmentJournal:
 
     def _intact(self, entry: Entry) -> bool:
         try:
-            return segment.verify(self._files, segment.describe(self._files, entry.name.rpartition("/")[2]))
+            info = segment.describe(self._files, entry.name.rpartition("/")[2])
         except CorruptState:
             return False
+        if Entry.of(info) != entry or not segment.verify(self._files, info):
+            return False
+        self._ledger.add(info)  # what the ledger says of its blocks may be as old
+        return True
 
     def _covers(self, start: int) -> bool:
         """Whether what is left holds everything from `start` to its own end."""
         if not self._entries:
             return False
-        return self._entries[0].begin <= start <= max(e.end for e in self._entries) and self._seamless()
+        return self._entries[0].floor <= start <= max(e.end for e in self._entries) and self._seamless()
 
     def _seamless(self) -> bool:
         """Each epoch starts where the one before it had come to."""
@@ -131,6 +168,7 @@ class SegmentJournal:
         self._ledger.add(info)
         with self._changed:
             self._number += 1
+            self._starts[info.epoch] = info.epoch_start
             self._entries.append(Entry.of(info))
             self._end = max(self._end, info.end)
             self._changed.notify_all()
@@ -195,7 +233,10 @@ class SegmentJournal:
             entry = next((e for e in self._entries if e.end > position), None)
         if entry is None:
             return 0
-        batch = self._commit_block(entry)
+        try:
+            batch = self._commit_block(entry)
+        except CorruptState:
+            return 0  # released meanwhile; real damage shows where the records are read
         at = int(np.searchsorted(batch.column("lsn").to_numpy(), position, side="right"))
         return int(batch.column("committed")[at].as_py()) if at < batch.num_rows else 0
 
@@ -244,7 +285,7 @@ class SegmentJournal:
     def _epoch_limits(self) -> dict[int, int]:
         """Up to where each epoch's word counts: where the next one starts."""
         with self._changed:
-            starts = {e.epoch: e.epoch_start for e in self._entries}
+            starts = dict(self._starts)
         limits, next_start = {}, 1 << 62
         for epoch in sorted(starts, reverse=True):
             limits[epoch] = next_start
@@ -282,7 +323,7 @@ class SegmentJournal:
     def oldest(self) -> int:
         """The oldest position that can still be served."""
         with self._changed:
-            return min((e.low for e in self._entries), default=self._end)
+            return self._entries[0].floor if self._entries else self._end
 
     def bytes(self) -> int:
         with self._changed:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from tidelog.errors import CorruptState
 from tidelog.journal.segment import BlockInfo, SegmentInfo, segment_name
 from tidelog.model.schema import Table
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segment (
-    epoch INTEGER, number INTEGER, epoch_start INTEGER, "begin" INTEGER, "end" INTEGER, events INTEGER, bytes INTEGER,
-    size INTEGER, low INTEGER, high INTEGER, PRIMARY KEY (epoch, number)) WITHOUT ROWID;
+    epoch INTEGER, number INTEGER, epoch_start INTEGER, "begin" INTEGER, "end" INTEGER, floor INTEGER, events INTEGER,
+    bytes INTEGER, size INTEGER, low INTEGER, high INTEGER, PRIMARY KEY (epoch, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS block (
     epoch INTEGER, number INTEGER, place INTEGER, version TEXT, rows INTEGER, bytes INTEGER,
     low INTEGER, high INTEGER, checksum INTEGER, PRIMARY KEY (epoch, number, place)) WITHOUT ROWID;
@@ -36,6 +37,7 @@ class Entry:
     epoch_start: int
     begin: int
     end: int
+    floor: int
     events: int
     bytes: int
     size: int
@@ -80,7 +82,7 @@ class Ledger:
         ]
         versions = [(k, t.id, info.low, t.to_json()) for k, t in info.tables.items()]
         with self._lock, self._db:
-            self._db.execute("INSERT OR REPLACE INTO segment VALUES (?,?,?,?,?,?,?,?,?,?)", row)
+            self._db.execute("INSERT OR REPLACE INTO segment VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
             self._db.executemany("INSERT OR REPLACE INTO block VALUES (?,?,?,?,?,?,?,?,?)", blocks)
             self._db.executemany("INSERT OR REPLACE INTO version VALUES (?,?,?,?)", versions)
 
@@ -102,7 +104,10 @@ class Ledger:
     def commits(self, entry: Entry) -> BlockInfo:
         sql = "SELECT version, rows, bytes, low, high, checksum FROM block WHERE epoch = ? AND number = ? AND place = 0"
         with self._lock:
-            return BlockInfo(*self._db.execute(sql, (entry.epoch, entry.number)).fetchone())
+            row = self._db.execute(sql, (entry.epoch, entry.number)).fetchone()
+        if row is None:
+            raise CorruptState(f"The journal's segment {entry.name} is gone.")
+        return BlockInfo(*row)
 
     def remove(self, entries: Sequence[Entry]) -> None:
         keys = [(e.epoch, e.number) for e in entries]
@@ -116,10 +121,11 @@ class Ledger:
         return Table.from_json(row[0])
 
     def latest(self) -> list[Table]:
-        """The newest version of each table."""
-        sql = "SELECT description, max(position) FROM version GROUP BY table_id"
+        """The newest version of each table; of two in one segment, the one that was written last."""
+        sql = "SELECT table_id, description FROM version ORDER BY position, rowid"
         with self._lock:
-            return [Table.from_json(row[0]) for row in self._db.execute(sql)]
+            newest = dict(self._db.execute(sql).fetchall())
+        return [Table.from_json(text) for text in newest.values()]
 
     def close(self) -> None:
         with self._lock:
@@ -141,4 +147,7 @@ def _connect(path: str) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")
     db.executescript(_SCHEMA)
+    if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+        db.close()
+        raise sqlite3.DatabaseError("the ledger is damaged")
     return db

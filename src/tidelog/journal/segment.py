@@ -1,8 +1,8 @@
 """One file of the journal: an Arrow IPC file whose batches are blocks, each of one table version.
 
 The first block holds the commits (in the shape of records: `ordinal` counts the events, `table_ordinal` the bytes,
-`lsn` is where the log goes on). The schema's metadata describes every block with a checksum, so a segment explains
-itself: the ledger can be rebuilt from segments alone.
+`lsn` is where the log goes on). The schema's metadata describes every block with a checksum, and has one itself, so a
+segment explains itself and vouches for every byte that matters: the ledger can be rebuilt from segments alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from tidelog.model.schema import Table
 FORMAT = 1
 FOLDER = "segments"
 _KEY = b"tidelog"
+_SUM = b"tidelog.checksum"
+_UNREADABLE = (pa.ArrowException, OSError, LookupError, ValueError, TypeError, MemoryError)
+"""What Arrow and JSON have to say of damaged bytes."""
 _COMMIT = ord("x")
 
 
@@ -58,6 +61,8 @@ class SegmentInfo:
     begin: int
     end: int
     """Everything before it is complete; 0 when no transaction ended in this segment."""
+    floor: int
+    """What this segment and those after it can serve without the ones before: past a transaction begun earlier."""
     events: int
     bytes: int
     """Of the transactions that end in this segment."""
@@ -93,12 +98,14 @@ def encode(portion: Portion, place: Place, compression: str | None) -> tuple[Seg
     info = SegmentInfo(
         **asdict(place),
         end=portion.end,
+        floor=_floor(portion, place.begin),
         events=_total(portion.transactions, "events"),
         bytes=_total(portion.transactions, "bytes"),
         blocks=tuple(_describe(b) for b in blocks),
         tables={b.table.fingerprint: b.table for b in blocks if b.table is not None},
     )
-    schema = RECORDS.with_metadata({_KEY: _to_json(info)})
+    text = _to_json(info)
+    schema = RECORDS.with_metadata({_KEY: text, _SUM: str(zlib.crc32(text)).encode()})
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
@@ -114,8 +121,8 @@ def describe(files: Files, base: str) -> SegmentInfo:
         with files.open(f"{FOLDER}/{base}") as source:
             metadata = pa.ipc.open_file(source).schema.metadata or {}
             size = source.size()
-        info = _from_json(metadata[_KEY])
-    except (pa.ArrowInvalid, OSError, KeyError, ValueError) as exc:
+        info = _from_json(metadata[_KEY], int(metadata[_SUM]))
+    except _UNREADABLE as exc:
         raise CorruptState(f"The journal's segment {base} can't be read: {exc}.") from exc
     if (info.epoch, info.number) != parse_name(base):
         raise CorruptState(f"The journal's segment {base} holds the content of another.")
@@ -127,9 +134,10 @@ def read(files: Files, name: str, index: int, checksum: int) -> pa.RecordBatch:
     try:
         with files.open(name) as source:
             batch = pa.ipc.open_file(source).get_batch(index)
-    except (pa.ArrowInvalid, OSError, IndexError) as exc:
+        intact = batch.schema.equals(RECORDS) and compute(batch) == checksum
+    except _UNREADABLE as exc:
         raise CorruptState(f"The journal's segment {name} can't be read: {exc}.", hint=_HEALS) from exc
-    if compute(batch) != checksum:
+    if not intact:
         raise CorruptState(f"A block of the journal's segment {name} is damaged.", hint=_HEALS)
     return batch
 
@@ -151,11 +159,17 @@ def compute(batch: pa.RecordBatch) -> int:
     value = 0
     for name in ("position", "ordinal", "table_ordinal", "xid", "committed", "lsn", "op"):
         value = zlib.crc32(batch.column(name).to_numpy(zero_copy_only=False), value)
-    payload = batch.column("payload")
-    _, offsets, data = payload.buffers()
-    if not len(payload):
+    value = _add(batch.column("origin"), value)
+    return _add(batch.column("payload"), value)
+
+
+def _add(texts: pa.StringArray | pa.BinaryArray, value: int) -> int:
+    """Add which of the texts are there, where they end and what they say."""
+    if not len(texts):
         return value
-    ends = memoryview(offsets).cast("i")[payload.offset : payload.offset + len(payload) + 1]
+    value = zlib.crc32(texts.is_valid().to_numpy(zero_copy_only=False), value)
+    _, offsets, data = texts.buffers()
+    ends = memoryview(offsets).cast("i")[texts.offset : texts.offset + len(texts) + 1]
     value = zlib.crc32(ends, value)
     return zlib.crc32(memoryview(data)[ends[0] : ends[-1]], value) if data is not None else value
 
@@ -171,6 +185,14 @@ def _describe(block: Block) -> BlockInfo:
         high=at[rows - 1].as_py() if rows else 0,
         checksum=compute(block.records),
     )
+
+
+def _floor(portion: Portion, begin: int) -> int:
+    """`begin`, unless the first transaction's first record stands in an earlier segment."""
+    first = [(b.records.column("position")[0].as_py(), b.records.column("ordinal")[0].as_py()) for b in portion.blocks]
+    begun = [int(at) for at in portion.transactions.column("position")[:1].to_pylist()]
+    low = min([at for at, _ in first] + begun, default=begin)
+    return begin if (low, 0) in first or low == begin else low + 1
 
 
 def _as_records(transactions: pa.RecordBatch) -> pa.RecordBatch:
@@ -202,7 +224,9 @@ def _to_json(info: SegmentInfo) -> bytes:
     return json.dumps({**raw, "format": FORMAT, "tables": tables}).encode()
 
 
-def _from_json(text: bytes) -> SegmentInfo:
+def _from_json(text: bytes, checksum: int) -> SegmentInfo:
+    if zlib.crc32(text) != checksum:
+        raise ValueError("its description is damaged")
     raw: dict[str, Any] = json.loads(text)
     if raw.pop("format") != FORMAT:
         raise ValueError("written by another version of tidelog")

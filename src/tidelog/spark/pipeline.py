@@ -12,9 +12,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +23,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors, errors
-from tidelog.contracts import Batch, Connector, Sink, Status, TableChanges
+from tidelog.contracts import Batch, Sink, Status, TableChanges
 from tidelog.engine import definition as definitions
+from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
@@ -108,11 +108,12 @@ class Run:
         self._started = time.monotonic()
         self._recent: list[tuple[float, int]] = []
         self._progress = Progress()
+        self._warnings: tuple[str, ...] = ()
         try:
             self._sink: Sink | None = None
+            self._connector.prepare()  # before Spark takes its time to start
             self._spark = spark or session(definition.name, self._home)
-            _require_shared_journal(definition, self._spark)
-            self._connector.prepare()
+            require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
             self._query = self._begin()
         except BaseException:
@@ -153,9 +154,16 @@ class Run:
         query = getattr(self, "_query", None)
         if query is not None and query.isActive:
             query.stop()
+            self._leave_status()
         self._connector.close()
         shutil.rmtree(self._home.stage, ignore_errors=True)
         self._lock.__exit__(None, None, None)
+
+    def _leave_status(self) -> None:
+        """The capture may have been ended before it could say so."""
+        status = _status(self._home)
+        if status.state != "failed":
+            write_status(self._home.status)(replace(status, state="stopped"))
 
     def __enter__(self) -> Run:
         return self
@@ -169,7 +177,7 @@ class Run:
 
     def progress(self) -> Progress:
         status = _status(self._home)
-        warning = (status.warning,) if status.warning else ()
+        warnings = self._warnings + ((status.warning,) if status.warning else ())
         p = self._progress
         return Progress(
             events_total=self._events,
@@ -180,7 +188,7 @@ class Run:
             batch_events=p.batch_events,
             batch_ms=p.batch_ms,
             state=status.state,
-            warnings=warning,
+            warnings=warnings,
         )
 
     # -- the query -----------------------------------------------------------------------------------------------
@@ -213,7 +221,7 @@ class Run:
     def _stage(self) -> str:
         """Beside the journal when that is shared, so that executors on other machines reach it."""
         path = self._definition.storage.path
-        return f"{path.rstrip('/')}/stage" if path and not Files(path).local else str(self._home.stage)
+        return Files(path).folder("stage").uri if path and not Files(path).local else str(self._home.stage)
 
     def _apply(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
@@ -231,20 +239,51 @@ class Run:
     def _batch(self, frame: DataFrame, batch_id: int, staged: Sequence[Row]) -> Batch:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         selection = Selection.from_json(staged[0].selection) if staged else self._connector.selection()
-        letters = [_read(row.failures) for row in staged if row.failures]
+        letters = self._letters(staged, selection)
         return Batch(
             query=str(query),
             id=batch_id,
             selection=selection,
-            tables=_changes(staged, selection, self._connector),
-            failures=pa.concat_tables(letters) if letters else None,
+            tables=self._changes(staged, selection),
+            failures=letters,
         )
+
+    def _changes(self, staged: Sequence[Row], selection: Selection) -> list[TableChanges]:
+        by_table: dict[int, list[Row]] = {}
+        for row in staged:
+            by_table.setdefault(Table.from_json(row.table).id, []).append(row)
+        return [self._of_table(rows, selection) for rows in by_table.values()]
+
+    def _of_table(self, rows: Sequence[Row], selection: Selection) -> TableChanges:
+        runs = []
+        for text, group in groupby(rows, key=lambda row: row.table):
+            table = Table.from_json(text)
+            parts = [self._read(row.path) for row in group if row.path]
+            empty = self._connector.decoder().schema(table, selection).empty_table()
+            runs.append((table, pa.concat_tables(parts) if parts else empty))
+        return TableChanges(tuple(dict.fromkeys(table for table, _ in runs)), runs)
+
+    def _read(self, name: str) -> pa.Table:
+        with Files(self._stage()).open(name) as source:
+            return pq.read_table(source)
+
+    def _letters(self, staged: Sequence[Row], selection: Selection) -> pa.Table | None:
+        """Records that could not be decoded: for the sink to set aside, or only to be told of."""
+        found = [self._read(row.failures) for row in staged if row.failures]
+        if not found:
+            return None
+        letters = pa.concat_tables(found)
+        if selection.failures == "dead-letter":
+            return letters
+        table, reason = letters.column("table")[0].as_py(), letters.column("reason")[0].as_py()
+        self._warnings = (f"{letters.num_rows} records could not be decoded and were left out; {table}: {reason}",)
+        return None
 
     def _clear(self, staged: Sequence[Row]) -> None:
         files = Files(self._stage())
         for row in staged:
-            for path in filter(None, (row.path, row.failures)):
-                files.delete(path.removeprefix(files.uri + "/"))
+            for name in filter(None, (row.path, row.failures)):
+                files.delete(name)
 
     def _create_sink(self) -> Sink:
         return sinks.create(
@@ -273,36 +312,15 @@ class Run:
         """Our own error behind Spark's, however many processes it came through."""
         if isinstance(self._failure, TidelogError):
             return self._failure
-        found = _ERROR.search(str(error) if error is not None else "")
+        text = str(error) if error is not None else ""
+        if "Python worker failed to connect back" in text:
+            return TransientError("A Python worker did not start in time.", hint="Is the machine overloaded?")
+        found = _ERROR.search(text)
         if found:
             kind = getattr(errors, found[1], TidelogError)
             ours: TidelogError = kind(found[2].strip())
             return ours
         return self._failure or error or TidelogError("The query ended without saying why.")
-
-
-def _changes(staged: Sequence[Row], selection: Selection, connector: Connector) -> list[TableChanges]:
-    by_table: dict[int, list[Row]] = {}
-    for row in staged:
-        by_table.setdefault(Table.from_json(row.table).id, []).append(row)
-    return [_of_table(rows, selection, connector) for rows in by_table.values()]
-
-
-def _of_table(rows: Sequence[Row], selection: Selection, connector: Connector) -> TableChanges:
-    runs = []
-    for text, group in groupby(rows, key=lambda row: row.table):
-        table = Table.from_json(text)
-        tables = [_read(row.path) for row in group if row.path]
-        schema = connector.decoder().schema(table, selection)
-        runs.append((table, pa.concat_tables(tables) if tables else schema.empty_table()))
-    versions = tuple(dict.fromkeys(table for table, _ in runs))
-    return TableChanges(versions, runs)
-
-
-def _read(path: str) -> pa.Table:
-    files = Files(str(Path(path).parent) if "://" not in path else path.rpartition("/")[0])
-    with files.open(path.rpartition("/")[2]) as source:
-        return pq.read_table(source)
 
 
 def _status(home: Home) -> Status:
@@ -312,9 +330,8 @@ def _status(home: Home) -> Status:
         return Status("starting")
 
 
-def _require_shared_journal(definition: Definition, spark: SparkSession) -> None:
+def require_shared_journal(definition: Definition, master: str) -> None:
     """Executors on other machines must be able to open the journal."""
-    master = spark.sparkContext.master or ""
     local = master == "local" or master.startswith("local[")
     if not local and (not definition.storage.path or Files(definition.storage.path).local):
         raise ConfigError(

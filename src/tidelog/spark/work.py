@@ -31,7 +31,7 @@ STAGED = pa.schema(
     [
         ("sequence", pa.int64()),  # order of the pieces of a batch
         ("table", pa.string()),  # the table version as JSON
-        ("path", pa.string()),  # file with the rows; null when there are none
+        ("path", pa.string()),  # file with the rows, in the stage; null when there are none
         ("failures", pa.string()),  # file with the dead letters
         ("selection", pa.string()),  # what the batch was planned with
         ("rows", pa.int64()),
@@ -165,7 +165,7 @@ def _staged(task: Task, decoder: Decoder, selection: Selection) -> Iterator[pa.R
     for number, (_, run) in enumerate(groupby(task.slices, key=_version)):
         pieces = list(run)
         if pieces[0].table is not None:
-            name = f"{task.stage}/{task.sequence:06d}-{number:04d}-{attempt}"
+            name = f"{task.sequence:06d}-{number:04d}-{attempt}"
             rows.append(_stage(task, decoder, selection, pieces, name) | {"sequence": task.sequence * 10_000 + number})
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=STAGED)
@@ -201,14 +201,13 @@ def _failures(decoded: Sequence[Decoded]) -> pa.Table | None:
     return pa.Table.from_batches(found) if found else None
 
 
-def _write(files: Files, path: str, rows: pa.Table | None) -> str | None:
+def _write(files: Files, name: str, rows: pa.Table | None) -> str | None:
     if rows is None or not rows.num_rows:
         return None
-    name = path.removeprefix(files.uri + "/")
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="none", use_dictionary=False, write_statistics=False)
     files.write(name, sink.getvalue())
-    return path
+    return name
 
 
 def bundle(slices: Sequence[Slice], rows: int, size: int) -> list[tuple[Slice, ...]]:

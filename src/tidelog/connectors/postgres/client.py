@@ -221,10 +221,8 @@ def translated(config: Config) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as exc:
-        text = exc.diag.message_primary or str(exc).strip().splitlines()[-1]
+        text = exc.diag.message_primary or _reason(str(exc))
         state = exc.sqlstate or ("28P01" if "password" in text else "3D000" if _no_database(text) else "")
-        if not state and "password" in text:
-            state = "28P01"
         if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in _SETTINGS_CURE:
             raise ConfigError(
                 f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes."
@@ -232,6 +230,12 @@ def translated(config: Config) -> Iterator[None]:
         raise _classify(config, state, text.rstrip(".")) from exc
     except OSError as exc:
         raise TransientError(f"The connection to {config.host}:{config.port} broke ({exc.strerror}).") from exc
+
+
+def _reason(text: str) -> str:
+    """The reason in what libpq says of a failed connection; the address before it is ours to tell."""
+    first = text.strip().splitlines()[0] if text.strip() else "connection lost"
+    return first.rpartition("failed: ")[2].removeprefix("FATAL:").strip()
 
 
 def _no_database(text: str) -> bool:

@@ -20,7 +20,6 @@ from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 _ROWS_PER_READ = 50_000
-_NUMERIC_KEYS = ("int2", "int4", "int8", "numeric", "float4", "float8", "oid", "date", "timestamp", "timestamptz")
 
 _SLOT = """
 SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
@@ -178,8 +177,8 @@ class PostgresConnector:
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
     ) -> Iterator[pa.RecordBatch]:
-        limits = [f"{_key(table)} > {_literal(low)}"] if low is not None else []
-        limits += [f"{_key(table)} <= {_literal(high)}"] if high is not None else []
+        limits = [f"{_key(table, self._config.selection)} > {_literal(low)}"] if low is not None else []
+        limits += [f"{_key(table, self._config.selection)} <= {_literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
         names = ", ".join(_name(c) for c in columns)
         with Session(self._config) as session:
@@ -189,10 +188,9 @@ class PostgresConnector:
     def bounds(self, table: Table, rows: int) -> list[str]:
         if not table.key:
             return []
-        sql = (
-            f"SELECT k::text FROM (SELECT {_key(table)} AS k, row_number() OVER (ORDER BY {_key(table)}) AS n "
-            f"FROM {_quoted(table)}) s WHERE n % {int(rows)} = 0 ORDER BY n"
-        )
+        key = _key(table, self._config.selection)
+        numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {_quoted(table)}"
+        sql = f"SELECT k::text FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
         found = [str(row[0]) for row in self._reader().query(sql)]
         return list(dict.fromkeys(found))
 
@@ -234,11 +232,12 @@ _START_OVER = (
 )
 
 
-def _key(table: Table) -> str:
-    """The first key column, comparable alike by the database and by Arrow: texts by their bytes."""
+def _key(table: Table, selection: Selection) -> str:
+    """The first key column, comparable alike by the database and by Arrow: what Arrow has as text, by its bytes."""
     column = table.column(table.key[0])
     name = _name(column.name)
-    return name if column.type in _NUMERIC_KEYS else f'{name}::text COLLATE "C"'
+    as_text = pa.types.is_string(types.arrow_type(column, selection))
+    return f'{name}::text COLLATE "C"' if as_text else name
 
 
 def _name(name: str) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog import __version__
 from tidelog.connectors.postgres import position, render, rules, tuples, types
 from tidelog.connectors.postgres.faults import Fault, op_texts, settle
 from tidelog.connectors.postgres.render import Fragment, concat, quote
@@ -23,6 +22,7 @@ from tidelog.contracts import ENVELOPE, Decoded
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
+from tidelog.model.version import __version__
 
 _NO_TEXT = pa.scalar(None, pa.string())
 

@@ -43,6 +43,8 @@ class Open:
     bytes: int = 0
     origin: str | None = None
     by_table: dict[int, int] = field(default_factory=dict)
+    collections: dict[str, int] = field(default_factory=dict)
+    """The same by name, for the transaction metadata: a table may change its name on the way."""
 
 
 class Framer:
@@ -73,6 +75,7 @@ class Framer:
         for table in tables:
             if table is not None:
                 self.tables[table.id] = table
+                self._relations.pop(table.id, None)  # the next relation message is news, whatever it says
         self.end = at + 1
         return Portion(at + 1, blocks, _transactions([(at, at + 1, 0, committed, len(blocks), 0, None)]))
 
@@ -108,6 +111,7 @@ class _Pass:
         self._messages: list[tuple[int, int | None]] = []
         self._cuts: dict[int, list[tuple[int, Table]]] = {}
         self._origins: dict[int, str] = {}
+        self._outside: list[int] = []
         self._counts: dict[int, dict[str, int]] = {}
         self._rare(is_row)
         self._begins()
@@ -157,7 +161,9 @@ class _Pass:
     def _message(self, index: int, body: bytes) -> None:
         transactional, lsn = struct.unpack_from(">BQ", body, 1)
         self._weights[index] = 1 if transactional else 0
-        self._messages.append((index, None if transactional else position.of_record(lsn)))
+        if not transactional:
+            self._outside.append(index)
+        self._messages.append((index, None if transactional else position.of_message(lsn)))
 
     def _insert(self, truncates: Ints) -> None:
         index = np.concatenate([self._index, truncates[:, 0]])
@@ -181,8 +187,13 @@ class _Pass:
         first = _prepend(-carried.events, before[is_begin])
         self._ordinal = before - first[self._number]
         self._carried = carried
-        self._sizes = np.bincount(self._number, weights=log.lengths, minlength=len(self._position)).astype(np.int64)
+        lengths = log.lengths.copy()
+        lengths[self._outside] = 0
+        self._sizes = np.bincount(self._number, weights=lengths, minlength=len(self._position)).astype(np.int64)
         self._sizes[0] += carried.bytes
+        self._origin_of: dict[int, str | None] = {0: carried.origin}
+        self._origin_of |= {int(self._number[index]): name for index, name in self._origins.items()}
+        self._counts = {0: dict(carried.collections)}
 
     def _commits(self) -> tuple[pa.RecordBatch, int]:
         """The transactions that end here; those without an event are no news for anybody."""
@@ -198,12 +209,12 @@ class _Pass:
             self._ordinal[indices],
             self._sizes[of],
         ]
-        lists = pa.array(map(self._collections, columns[0].tolist()), pa.string())
+        lists = pa.array(map(self._collections, of.tolist()), pa.string())
         batch = pa.record_batch([*map(pa.array, columns), lists], schema=TRANSACTIONS)
         return self._with_loose_messages(batch, int(ends[-1]) if len(ends) else 0)
 
-    def _collections(self, at: int) -> str | None:
-        return json.dumps(self._counts.get(at, {})) if self._framer.with_collections else None
+    def _collections(self, number: int) -> str | None:
+        return json.dumps(self._counts.get(number, {})) if self._framer.with_collections else None
 
     def _with_loose_messages(self, batch: pa.RecordBatch, end: int) -> tuple[pa.RecordBatch, int]:
         """A message outside any transaction is one of its own."""
@@ -230,8 +241,9 @@ class _Pass:
                 committed=int(self._committed[last]),
                 events=int(self._ordinal[-1] + self._weights[-1]),
                 bytes=int(self._sizes[last]),
-                origin=self._origin_of(last),
+                origin=self._origin_of.get(last),
                 by_table=self._table_counts(last),
+                collections=self._counts.get(last, {}),
             )
 
     def _table_counts(self, number: int) -> dict[int, int]:
@@ -240,11 +252,6 @@ class _Pass:
         for oid, n in zip(*np.unique(oids, return_counts=True), strict=True):
             counts[int(oid)] = counts.get(int(oid), 0) + int(n)
         return counts
-
-    def _origin_of(self, number: int) -> str | None:
-        if number == 0:
-            return self._carried.origin
-        return next((name for i, name in self._origins.items() if self._number[i] == number), None)
 
     # -- records -----------------------------------------------------------------------------------------------
 
@@ -280,9 +287,8 @@ class _Pass:
         if not self._framer.with_collections:
             return
         for number, n in zip(*np.unique(self._number[self._index[mine]], return_counts=True), strict=True):
-            counts = self._counts.setdefault(int(self._position[number]), {})
-            carried = self._carried.by_table.get(table.id, 0) if number == 0 else 0
-            counts[table.qualified] = counts.get(table.qualified, carried) + int(n)
+            counts = self._counts.setdefault(int(number), {})
+            counts[table.qualified] = counts.get(table.qualified, 0) + int(n)
 
     def _records(self, mine: Ints, table_ordinals: Ints) -> pa.RecordBatch:
         log, index = self._log, self._index[mine]
@@ -305,8 +311,8 @@ class _Pass:
     def _origin_column(self, numbers: Ints) -> pa.Array:
         if not self._origins and self._carried.origin is None:
             return pa.nulls(len(numbers), pa.string())
-        names = {n: self._origin_of(n) for n in np.unique(numbers).tolist()}
-        return pa.array([names[n] for n in numbers.tolist()], pa.string())
+        present, which = np.unique(numbers, return_inverse=True)
+        return pa.array(map(self._origin_of.get, present.tolist()), pa.string()).take(pa.array(which))
 
     def _message_blocks(self) -> list[Block]:
         return [Block(None, self._message_record(index, at)) for index, at in self._messages]
@@ -322,7 +328,7 @@ class _Pass:
             "committed": int(self._committed[number]) if inside else self._clock(index),
             "lsn": int(self._log.be64(self._log.starts[index : index + 1] + 1)[0]),
             "op": ord(Op.MESSAGE),
-            "origin": self._origin_of(number) if inside else None,
+            "origin": self._origin_of.get(number) if inside else None,
             "payload": self._log.body(index),
         }
         return pa.RecordBatch.from_pylist([row], schema=RECORDS)

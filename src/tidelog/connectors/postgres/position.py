@@ -16,6 +16,11 @@ def of_record(lsn: int) -> int:
     return lsn | (SLOTS - 1)
 
 
+def of_message(end: int) -> int:
+    """Where a message outside any transaction stands; the log tells its `end`, where the next record may begin."""
+    return end - 1
+
+
 def resume(position: int) -> int:
     """The LSN from which the log has to be read to get everything at or after `position`."""
     return position & ~(SLOTS - 1)

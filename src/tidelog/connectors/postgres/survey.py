@@ -102,9 +102,10 @@ def relations(session: Session) -> list[Relation]:
             chosen[oid] = tuple(columns)
     found = []
     for row in session.query(_RELATIONS):
-        oid, identity, columns = row[0], row[5], tuple(row[9])
-        told = {"d": immediate.get(oid, ()), "i": chosen.get(oid, ()), "f": columns}.get(identity, ())
-        found.append(Relation(*row[:9], columns, tuple(row[10]), primary.get(oid, ()), told))
+        oid, schema, name, kind, persistence, identity, partition, owned, usable, columns, unreadable = row
+        told = {"d": immediate.get(oid, ()), "i": chosen.get(oid, ()), "f": tuple(columns)}.get(identity, ())
+        place = (oid, schema, name, kind, persistence, identity, partition, owned, usable)
+        found.append(Relation(*place, tuple(columns), tuple(unreadable), primary.get(oid, ()), told))
     return found
 
 

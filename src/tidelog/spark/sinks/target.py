@@ -51,7 +51,7 @@ class Merge:
 
     def _equal(self, name: str, quote: Quote) -> str:
         relation = "IS NOT DISTINCT FROM" if self.rows[name].null_count else "="
-        return f"t.{quote(name)} {relation} s.{quote(name)}"
+        return f"(t.{quote(name)} {relation} s.{quote(name)})"
 
     def _range(self, quote: Quote) -> list[str]:
         name, kind = self.key[0], self.rows.schema.field(self.key[0]).type

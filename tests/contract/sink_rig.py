@@ -1,0 +1,172 @@
+"""What the sink suites share: tables, changes as a decoder makes them, a source that answers, a sink to feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidelog.contracts import Batch, TableChanges
+from tidelog.model.schema import Column, Table
+from tidelog.model.selection import Selection
+from tidelog.spark import sinks
+
+Row = dict[str, Any]
+TYPES = {
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "json": pa.string(),
+    "bytea": pa.binary(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "text[]": pa.list_(pa.string()),
+    "int4[]": pa.list_(pa.int32()),
+}
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def arrow(column: Column) -> pa.DataType:
+    if column.type == "numeric":
+        return pa.decimal128((column.modifier - 4) >> 16, (column.modifier - 4) & 0xFFFF)
+    return TYPES[column.type]
+
+
+def numeric(name: str, precision: int, scale: int, **rest: Any) -> Column:
+    return Column(name, "numeric", ((precision << 16) | scale) + 4, **rest)
+
+
+def shape(table: Table, selection: Selection) -> pa.Schema:
+    columns = [pa.field(c.name, arrow(c)) for c in selection.columns_of(table)]
+    return pa.schema(
+        [
+            *columns,
+            ("_op", pa.string()),
+            ("_position", pa.int64()),
+            ("_commit_ts", pa.timestamp("us", "UTC")),
+            ("_xid", pa.int64()),
+            ("_ordinal", pa.int64()),
+            ("_before", pa.struct(columns)),
+            ("_unchanged", pa.list_(pa.string())),
+        ]
+    )
+
+
+def parse(text: str, column: Column) -> Any:
+    kind = arrow(column)
+    return int(text) if pa.types.is_integer(kind) else Decimal(text) if pa.types.is_decimal(kind) else text
+
+
+def table(*columns: Column, key: Sequence[str] = ("id",), name: str = "orders", id: int = 1) -> Table:
+    numbered = tuple(replace(c, number=c.number or i + 1) for i, c in enumerate(columns))
+    return Table(id, "public", name, numbered, tuple(key))
+
+
+def rows(version: Table, events: Sequence[Row], selection: Selection = Selection()) -> pa.Table:  # noqa: B008
+    schema = shape(version, selection)
+    meta = [
+        {
+            "_position": i,
+            "_commit_ts": NOW,
+            "_xid": 5,
+            "_ordinal": i,
+            **{"_" + k: v for k, v in e.items() if k != "row"},
+        }
+        for i, e in enumerate(events)
+    ]
+    return pa.Table.from_pylist([{**e.get("row", {}), **m} for e, m in zip(events, meta, strict=True)], schema)
+
+
+def c(**row: Any) -> Row:
+    return {"op": "c", "row": row}
+
+
+def u(before: Row | None = None, unchanged: list[str] | None = None, **row: Any) -> Row:
+    return {"op": "u", "row": row, "before": before, "unchanged": unchanged}
+
+
+def d(**row: Any) -> Row:
+    return {"op": "d", "row": row}
+
+
+T: Row = {"op": "t"}
+
+
+@dataclass
+class Answers:
+    """A source that knows the rows of today."""
+
+    rows: list[Row] = field(default_factory=list)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.asked.append(tuple(columns))
+        wanted = pa.schema([shape(table, Selection()).field(name) for name in columns])
+        yield from pa.Table.from_pylist([{n: r.get(n) for n in columns} for r in self.rows], wanted).to_batches()
+
+
+@dataclass
+class Rig:
+    """A sink on a directory of its own, and a hand that feeds it."""
+
+    options: dict[str, str]
+    spark: Any = None
+    source: Answers = field(default_factory=Answers)
+    next: int = 0
+    sink: Any = None
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.sink = sinks.create(self.options, spark=self.spark, source=self.source, parse=parse, shape=shape)
+
+    def feed(self, *runs: tuple[Table, Sequence[Row]], versions: Sequence[Table] = (), selection: Any = None) -> Batch:
+        batch = self.batch(*runs, versions=versions, selection=selection)
+        self.sink.apply(batch)
+        return batch
+
+    def batch(self, *runs: tuple[Table, Sequence[Row]], versions: Sequence[Table] = (), selection: Any = None) -> Batch:
+        chosen = selection or Selection()
+        met = tuple(dict.fromkeys([*(v for v, _ in runs), *versions]))
+        changes = TableChanges(met, [(v, rows(v, events, chosen)) for v, events in runs])
+        batch = Batch("query-1", self.next, chosen, [changes])
+        self.next += 1
+        return batch
+
+    def read(self, version: Table, *extra: str) -> list[Row]:
+        options = {k: v for k, v in self.options.items() if k not in {"type", "format"}}
+        columns = [c.name for c in version.columns]
+        found = sinks.delta.read(options, version, [*columns, *extra]).to_pylist()
+        return sorted(found, key=lambda r: [str(r[k]).rjust(9) for k in version.key])
+
+
+ORDERS = table(Column("id", "int4", nullable=False), Column("name", "text"), Column("big", "text"))
+
+
+def crash_after(monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
+    real = getattr(kind, name)
+
+    def crash(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kind, name, crash)
+
+
+def crash_before(monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
+    def crash(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kind, name, crash)

@@ -1,0 +1,131 @@
+"""The Delta sink by delta-rs: crashes at every step, moves, short cuts, and random lives of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.contract.sink_rig import ORDERS, Rig, c, crash_after, crash_before, d, parse, rows, shape, table, u
+from tidelog.contracts import FAILURES, Batch, TableChanges
+from tidelog.errors import ConfigError, UnsupportedChange
+from tidelog.model.schema import Column
+from tidelog.model.selection import Selection
+from tidelog.spark import sinks
+from tidelog.spark.sinks.delta import DeltaSink
+from tidelog.spark.sinks.delta_rust import RustTarget
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+
+
+def test_a_crash_between_evolving_and_merging(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    v1 = table(Column("id", "int4"), Column("a", "text"))
+    rig.feed((v1, [c(id=1, a="1"), c(id=2, a="2")]))
+    v2 = table(Column("id", "int4"), Column("b", "text", number=2), Column("c", "text", number=3, rewritten=True))
+    rig.source.rows = [{"id": 1, "c": "c1"}, {"id": 2, "c": "c2"}]
+    batch = rig.batch((v1, [u(id=2, a="two")]), (v2, [c(id=3, b="3", c="c3")]))
+    kind = type(rig.sink._target(v1))
+    for step in ("describe", "rewrite", "merge", "merge"):
+        crash_after(monkeypatch, kind, step)
+        with pytest.raises(KeyboardInterrupt):
+            rig.sink.apply(batch)
+        monkeypatch.undo()
+        rig.restart()
+        if step == "merge":
+            break
+    crash_before(monkeypatch, DeltaSink, "_commit")
+    with pytest.raises(KeyboardInterrupt):
+        rig.sink.apply(batch)
+    monkeypatch.undo()
+    rig.restart()
+    rig.sink.apply(batch)
+    rig.sink.apply(batch)
+    assert rig.read(v2) == [
+        {"id": 1, "b": "1", "c": "c1"},
+        {"id": 2, "b": "two", "c": "c2"},
+        {"id": 3, "b": "3", "c": "c3"},
+    ]
+
+
+def test_dead_letters_and_several_tables(rig: Rig) -> None:
+    letters = pa.Table.from_pylist(
+        [{"table": "public.orders", "position": 1, "reason": "why", "payload": b"?"}], FAILURES
+    )
+    tables = [replace(ORDERS, id=i, name=f"t{i}") for i in range(3)]
+    changes = [TableChanges((t,), [(t, rows(t, [c(id=t.id, name="x")]))]) for t in tables]
+    batch = Batch("query-1", 0, Selection(), changes, letters)
+    for _ in range(2):
+        rig.sink.apply(batch)
+    assert [rig.read(t)[0]["id"] for t in tables] == [0, 1, 2]
+    buried = RustTarget(rig.options["path"] + "/_dead_letters").read(["reason"])
+    assert buried.to_pylist() == [{"reason": "why"}]
+
+
+def test_a_table_without_a_key_is_refused(rig: Rig) -> None:
+    with pytest.raises(ConfigError, match=r"public\.orders has no key.*message\.key\.columns.*history"):
+        rig.feed((replace(ORDERS, key=()), [c(id=1)]))
+    rig.next = 0
+    rig.feed((replace(ORDERS, key=()), [c(id=1)]), selection=Selection(message_keys="public.orders:id"))
+    assert [r["id"] for r in rig.read(ORDERS)] == [1]
+
+
+def test_a_nullable_key_the_user_named(rig: Rig) -> None:
+    chosen = Selection(message_keys="public.orders:id,name")
+    rig.feed((ORDERS, [c(id=1, name=None, big="a"), c(id=1, name="n", big="b")]), selection=chosen)
+    rig.feed((ORDERS, [u(id=1, name=None, big="c"), d(id=1, name="n")]), selection=chosen)
+    assert rig.read(ORDERS) == [{"id": 1, "name": None, "big": "c"}]
+
+
+def test_what_only_the_source_knows_needs_a_source(tmp_path: Path) -> None:
+    sink = sinks.create({"type": "delta", "path": str(tmp_path), "engine": "rust"}, parse=parse, shape=shape)
+    feeder = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    feeder.feed((ORDERS, [c(id=1, name="x")]))
+    volatile = table(*ORDERS.columns, Column("extra", "text", rewritten=True))
+    with pytest.raises(UnsupportedChange, match=r"extra.*public\.orders"):
+        sink.apply(feeder.batch((volatile, [c(id=2, name="y", extra="e")])))
+
+
+def test_a_table_that_was_made_anew(rig: Rig) -> None:
+    rig.feed((ORDERS, [c(id=1, name="old")]))
+    rig.feed((replace(ORDERS, id=2), [c(id=5, name="new")]))
+    assert [r["id"] for r in rig.read(ORDERS)] == [5]
+    rig.feed((replace(ORDERS, name="attic"), [c(id=6, name="late")]))  # table 1 was renamed before 2 was made
+    assert [r["id"] for r in rig.read(replace(ORDERS, name="attic"))] == [1, 6]
+
+
+def test_another_query_goes_on_with_the_target(rig: Rig) -> None:
+    rig.feed((ORDERS, [c(id=1, name="kept")]))
+    other = replace(ORDERS, id=77)  # a restored database: same table, other id
+    rig.sink.apply(Batch("query-2", 0, Selection(), [TableChanges((other,), [(other, rows(other, [c(id=2)]))])]))
+    assert [r["id"] for r in rig.read(ORDERS)] == [1, 2]
+
+
+def test_appending_is_exact(rig: Rig) -> None:
+    """Keys beyond all files are appended; one key within them makes it a merge."""
+    for ids in ([1, 2], [3, 4], [4, 5], [9], [7], [9, 10]):
+        rig.feed((ORDERS, [c(id=i, name=str(ids)) for i in ids]))
+    rig.feed((ORDERS, [u(id=20, name="u", unchanged=["big"]), d(id=21)]))
+    log = rig.sink._target(ORDERS)._table.history()
+    assert [r["id"] for r in rig.read(ORDERS)] == [1, 2, 3, 4, 5, 7, 9, 10, 20]
+    assert [h["operation"] for h in reversed(log)].count("MERGE") == 3
+
+
+def test_joining_small_files_loses_nothing(tmp_path: Path) -> None:
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust", "optimize.every": "12"})
+    for i in range(30):
+        target.feed((ORDERS, [c(id=i, name=str(i))]))
+    table_ = target.sink._target(ORDERS)._table
+    assert [r["id"] for r in target.read(ORDERS)] == list(range(30))
+    assert len(table_.file_uris()) < 12
+    assert table_.transaction_version("query-1:public.orders") == 29
+
+
+def test_the_target_is_read_by_range(rig: Rig) -> None:
+    rig.feed((ORDERS, [c(id=i, name=str(i)) for i in range(10)]))
+    found = sinks.delta.read({"path": rig.options["path"]}, ORDERS, ["id"], '"id" >= 3 AND "id" < 6')
+    assert sorted(found["id"].to_pylist()) == [3, 4, 5]

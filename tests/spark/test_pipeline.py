@@ -1,0 +1,186 @@
+"""The whole path on real parts: PostgreSQL, the journal, Spark and Delta."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.servers import Database
+from tests.spark.conftest import Build
+from tidelog import ConfigError, PositionLost, UnsupportedChange, connectors
+from tidelog.engine.home import Home
+from tidelog.spark.pipeline import Pipeline, Progress
+
+
+def prepare(pipeline: Pipeline) -> None:
+    definition = pipeline.definition
+    connectors.create(definition.connector, definition.source_options).prepare()
+
+
+def rows(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
+    found = DeltaTable(str(folder / "lake" / "public" / table)).to_pyarrow_table(columns=list(columns))
+    return sorted(zip(*(found.column(c).to_pylist() for c in columns), strict=True), key=repr)
+
+
+def test_every_kind_of_change_reaches_delta(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text, body text)")
+    database.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")
+    database.execute("CREATE TABLE wiped (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t SELECT i, 'n' || i, repeat('x', 5000) FROM generate_series(1, 5) i")
+    database.execute("UPDATE t SET name = 'kept body' WHERE id = 1")
+    database.execute("UPDATE t SET id = 20 WHERE id = 2")
+    database.execute("DELETE FROM t WHERE id = 3")
+    database.execute("INSERT INTO wiped VALUES (1), (2)")
+    database.execute("TRUNCATE wiped")
+    database.execute("INSERT INTO wiped VALUES (7)")
+    pipeline.run(spark, once=True)
+    body = "x" * 5000
+    assert rows(tmp_path, "t", "id", "name", "body") == [
+        (1, "kept body", body),
+        (20, "n2", body),
+        (4, "n4", body),
+        (5, "n5", body),
+    ]
+    assert rows(tmp_path, "wiped", "id") == [(7,)]
+
+
+def test_the_next_run_goes_on_where_the_last_one_ended(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text, body text)")
+    database.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1, 'a', repeat('x', 5000))")
+    assert pipeline.run(spark, once=True).events_total == 1
+    database.execute("UPDATE t SET name = 'b'")
+    database.execute("ALTER TABLE t ADD COLUMN extra int DEFAULT 7")
+    database.execute("UPDATE t SET id = 2")
+    assert pipeline.run(spark, once=True).events_total == 2
+    assert rows(tmp_path, "t", "id", "name", "body", "extra") == [(2, "b", "x" * 5000, 7)]
+    assert pipeline.run(spark, once=True).events_total == 0
+
+
+def test_a_column_added_without_any_row_event_fills_the_old_rows(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1), (2)")
+    with pipeline.start(spark) as run:
+        wait(run, lambda: (tmp_path / "lake/public/t/_delta_log").exists())
+        database.execute("ALTER TABLE t ADD COLUMN price numeric(8, 2) DEFAULT 9.99, ADD COLUMN note text")
+        wait(run, lambda: "price" in {f.name for f in DeltaTable(str(tmp_path / "lake/public/t")).schema().fields})
+    prices = DeltaTable(str(tmp_path / "lake/public/t")).to_pyarrow_table(columns=["price", "note"]).to_pylist()
+    assert [(str(p["price"]), p["note"]) for p in prices] == [("9.99", None)] * 2
+
+
+def test_what_runs_already_is_not_started_twice(spark: SparkSession, database: Database, build: Build) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with build().start(spark), pytest.raises(ConfigError, match="alive already"):
+        build().start(spark)
+
+
+def test_a_lost_slot_stops_the_pipeline_and_says_what_to_do(
+    spark: SparkSession, database: Database, build: Build
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1)")
+    pipeline.run(spark, once=True)
+    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+    database.execute("INSERT INTO t VALUES (2)")
+    with pytest.raises(PositionLost, match="new snapshot") as caught:
+        pipeline.run(spark, once=True)
+    assert database.password not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["fail", "warn", "dead-letter"])
+def test_a_record_that_cannot_be_decoded(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, mode: str
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, amount numeric(8, 2))")
+    pipeline = build(source={"event.processing.failure.handling.mode": mode})
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1, 1.5), (2, 'NaN'), (3, 3.5)")
+    if mode == "fail":
+        with pytest.raises(UnsupportedChange, match=r"decimal\.handling\.mode"):
+            pipeline.run(spark, once=True)
+        return
+    pipeline.run(spark, once=True)
+    assert rows(tmp_path, "t", "id") == [(1,), (3,)]
+    letters = tmp_path / "lake" / "_dead_letters"
+    if mode == "dead-letter":
+        (letter,) = DeltaTable(str(letters)).to_pyarrow_table().to_pylist()
+        assert (letter["table"], letter["op"]) == ("public.t", "c")
+        assert b"NaN" in letter["payload"]
+    else:
+        assert not letters.exists()
+
+
+def test_progress_tells_events_and_lag(spark: SparkSession, database: Database, build: Build) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t SELECT generate_series(1, 1000)")
+    seen: list[Progress] = []
+    pipeline.run(spark, once=True, watch=seen.append)
+    assert seen[-1].events_total == 1000
+    assert Home.at("shop").status.exists()
+
+
+def test_several_batches_when_the_limit_says_so(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build(
+        {"type": "history", "path": str(tmp_path / "lake"), "format": "delta"}, stream={"maxEventsPerTrigger": 100}
+    )
+    prepare(pipeline)
+    for i in range(6):
+        database.execute(f"INSERT INTO t SELECT generate_series({i * 60}, {i * 60 + 59})")
+    pipeline.run(spark, once=True)
+    found = DeltaTable(str(tmp_path / "lake/public/t")).to_pyarrow_table(columns=["id"])
+    assert sorted(found.column("id").to_pylist()) == list(range(360))
+    assert DeltaTable(str(tmp_path / "lake/public/t")).version() >= 5
+
+
+def test_masked_columns_never_reach_the_target(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, card text, ssn text, secret text)")
+    settings = {
+        "column.mask.with.4.chars": r"public\.t\.card",
+        "column.mask.hash.SHA-256.with.salt.CzQMA0cB5K": r"public\.t\.ssn",
+        "column.exclude.list": r"public\.t\.secret",
+    }
+    pipeline = build(source=settings)
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1, '4111', '123', 'x')")
+    pipeline.run(spark, once=True)
+    table = DeltaTable(str(tmp_path / "lake/public/t")).to_pyarrow_table()
+    assert "secret" not in table.column_names
+    row = table.to_pylist()[0]
+    assert row["card"] == "****"
+    assert len(row["ssn"]) == 64
+    assert isinstance(table.schema.field("ssn").type, pa.DataType)
+
+
+def wait(run: object, condition: object, seconds: float = 60) -> None:
+    import time
+
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        run.raise_failure()  # type: ignore[attr-defined]
+        assert time.monotonic() < deadline, "nothing happened in time"
+        time.sleep(0.1)

@@ -1,0 +1,27 @@
+"""The sinks' suite on Delta by Spark, in a process of its own: a JVM gets its jars when it starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = "tests/contract/test_sinks.py"
+
+
+@pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)])
+def test_the_suite_on_spark(which: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", which, SUITE],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "TIDELOG_TEST_DELTA_SPARK": "1"},
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+    assert "passed" in done.stdout
