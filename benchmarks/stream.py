@@ -25,6 +25,7 @@ from benchmarks.measure import ContenderFailed, Measure
 
 RESULTS = Path(__file__).parent / "results"
 
+TUNING = ", ".join(f"{name}={value}" for name, value in DEBEZIUM_TUNED.items())
 CAPTION = f"""\
 events/s  from the moment the contender's slot becomes active on the server to its last event, its runtime being up
 CPU-s     of all client processes, dead ones included, in that window; total: from launch to exit
@@ -33,7 +34,8 @@ cold      from launch to the slot becoming active (JVM, Spark session, engine st
 others    CPU-s of the machine in the window that were neither the contender nor PostgreSQL: disturbance
 ratio     events/s over those of the faster Debezium
 Debezium  the embedded engine 3.6.3, a Java consumer that does nothing, Connect records (nothing serialised), heap
-          {JAVA_HEAP}; tuned by {", ".join(f"{name}={value}" for name, value in DEBEZIUM_TUNED.items())}; once more by default
+          {JAVA_HEAP}; "default" has no other setting, the first has
+          {TUNING}
 The median of the rounds; one contender at a time, each from its own slot over the same write-ahead log."""
 
 

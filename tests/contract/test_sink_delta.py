@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 from tests.contract.sink_rig import ORDERS, Rig, c, crash_after, crash_before, d, parse, rows, shape, table, u
+from tests.servers import S3
+from tests.unit.test_fold import World
 from tidelog.contracts import FAILURES, Batch, TableChanges
 from tidelog.errors import ConfigError, UnsupportedChange
 from tidelog.model.schema import Column
@@ -129,3 +134,64 @@ def test_the_target_is_read_by_range(rig: Rig) -> None:
     rig.feed((ORDERS, [c(id=i, name=str(i)) for i in range(10)]))
     found = sinks.delta.read({"path": rig.options["path"]}, ORDERS, ["id"], '"id" >= 3 AND "id" < 6')
     assert sorted(found["id"].to_pylist()) == [3, 4, 5]
+
+
+FOLDED = table(Column("a", "int4"), Column("b", "text"), Column("x", "int8"), Column("y", "text"), key=("a",))
+STEPS = ("create", "describe", "extend", "rewrite", "merge", "replace", "append")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_life_with_crashes(rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of random changes and renames; any step may break, before or after its work."""
+    rng = random.Random(seed)
+    version = replace(FOLDED, key=("a",) if seed % 2 else ("a", "b"))
+    world = World(version.key)
+    for _ in range(12):
+        for _ in range(rng.randrange(8)):
+            row = {
+                "a": rng.randrange(6),
+                "b": rng.choice("pq"),
+                "x": rng.randrange(9),
+                "y": rng.choice(["", "yy", None]),
+            }
+            hidden = frozenset(rng.sample(["x", "y"], rng.randrange(3)))
+            world.step(rng.choice("cccuuummdt" if rng.random() < 0.2 else "cccuuummd"), rng.randrange(9), row, hidden)
+        run = (version, world.events)
+        world.events = []
+        if rng.random() < 0.3:
+            version = replace(version, name=rng.choice(["orders", "later", "third"]))
+        deliver(rig, rig.batch(run, versions=[version]), rng, monkeypatch)
+        found = [tuple(r.values()) for r in rig.read(version)]
+        assert sorted(map(str, found)) == sorted(str(tuple(r.values())) for r in world.rows.values())
+
+
+def deliver(rig: Rig, batch: Batch, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    while rng.random() < 0.4:
+        crash = rng.choice([crash_before, crash_after])
+        crash(monkeypatch, RustTarget, rng.choice(STEPS))
+        with suppress(KeyboardInterrupt):
+            rig.sink.apply(batch)
+        monkeypatch.undo()
+        rig.restart()
+    rig.sink.apply(batch)
+
+
+def test_a_bucket(s3: S3) -> None:
+    storage = {
+        "storage.aws_access_key_id": s3.access_key,
+        "storage.aws_secret_access_key": s3.secret_key,
+        "storage.aws_region": s3.region,
+        "storage.aws_endpoint_url": s3.endpoint,
+        "storage.aws_allow_http": "true",
+    }
+    rig = Rig({"type": "delta", "path": f"s3://{s3.bucket}/lake", "engine": "rust", **storage})
+    rig.feed((ORDERS, [c(id=1, name="a"), c(id=2, name="b")]))
+    batch = rig.feed((ORDERS, [d(id=1), u(id=2, name="b2", unchanged=["big"])]))
+    rig.restart()
+    rig.sink.apply(batch)
+    assert rig.read(ORDERS) == [{"id": 2, "name": "b2", "big": None}]
+    log = Rig({"type": "history", "path": f"s3://{s3.bucket}/log", **storage})
+    log.sink.apply(batch)
+    log.sink.apply(batch)
+    where, _ = sinks.history._filesystem("s3://x", {k.removeprefix("storage."): v for k, v in storage.items()})
+    assert ds.dataset(f"{s3.bucket}/log/public/orders", filesystem=where).count_rows() == 2

@@ -23,7 +23,7 @@ from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
 SPARK = "TIDELOG_TEST_DELTA_SPARK" in os.environ
-"""Set by `tests/spark/test_sink_delta_spark.py`: a JVM gets its jars when it starts, so Delta needs a process of its own."""
+"""Set by `tests/spark/test_sink_delta_spark.py`: a JVM gets its jars when it starts, so Delta needs a process."""
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from tidelog.errors import CorruptState
 from tidelog.journal.segment import BlockInfo, SegmentInfo, segment_name
 from tidelog.model.schema import Table
 
+FORMAT = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segment (
     epoch INTEGER, number INTEGER, epoch_start INTEGER, "begin" INTEGER, "end" INTEGER, floor INTEGER, events INTEGER,
@@ -146,8 +147,11 @@ def _connect(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")
-    db.executescript(_SCHEMA)
-    if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+    [written] = db.execute("PRAGMA user_version").fetchone()
+    [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    [state] = db.execute("PRAGMA quick_check").fetchone()
+    if state != "ok" or (tables and written != FORMAT):
         db.close()
-        raise sqlite3.DatabaseError("the ledger is damaged")
+        raise sqlite3.DatabaseError("damaged, or written by another version of tidelog")
+    db.executescript(f"{_SCHEMA} PRAGMA user_version = {FORMAT};")
     return db

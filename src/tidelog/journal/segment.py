@@ -189,10 +189,11 @@ def _describe(block: Block) -> BlockInfo:
 
 def _floor(portion: Portion, begin: int) -> int:
     """`begin`, unless the first transaction's first record stands in an earlier segment."""
-    first = [(b.records.column("position")[0].as_py(), b.records.column("ordinal")[0].as_py()) for b in portion.blocks]
-    begun = [int(at) for at in portion.transactions.column("position")[:1].to_pylist()]
-    low = min([at for at, _ in first] + begun, default=begin)
-    return begin if (low, 0) in first or low == begin else low + 1
+    heads = [b.records.slice(0, 1).select(["position", "ordinal"]) for b in portion.blocks]
+    first = [(at, n) for head in heads for at, n in zip(*(c.to_pylist() for c in head.columns), strict=True)]
+    committed: list[int] = portion.transactions.column("position").slice(0, 1).to_pylist()
+    low = min([*(at for at, _ in first), *committed], default=None)
+    return begin if low is None or (low, 0) in first else low + 1
 
 
 def _as_records(transactions: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -33,7 +34,7 @@ from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
-from tidelog.spark.session import session
+from tidelog.spark.session import session, warm
 from tidelog.spark.source import TidelogSource, options_of
 
 _LOOK_S = 0.1
@@ -115,7 +116,10 @@ class Run:
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
-            self._query = self._begin()
+            with ThreadPoolExecutor(1) as pool:
+                warming = pool.submit(warm, self._spark, definition.connector)
+                self._query = self._begin()
+                warming.result()
         except BaseException:
             self.stop()
             raise

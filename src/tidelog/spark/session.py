@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,3 +87,16 @@ def _complaint(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     told = [line for line in lines if line.strip() and not line.startswith("WARNING: Using incubator")]
     return told[0].strip().rstrip(".") if told else "Java was not found"
+
+
+def warm(spark: SparkSession, connector: str) -> None:
+    """Start the Python workers and let them import what they need: the first batch should not pay for it."""
+    cores = spark.sparkContext.defaultParallelism
+    spark.sparkContext.parallelize(range(cores), cores).foreachPartition(partial(_load, connector))
+
+
+def _load(connector: str, _: object) -> None:
+    import tidelog.spark.work  # noqa: F401
+    from tidelog import connectors
+
+    connectors.decoder(connector)

@@ -84,8 +84,13 @@ class Options:
             optimize_every=raw["optimize.every"],
             retention_hours=raw["retention.hours"],
             stage=raw["stage"],
-            storage={name.removeprefix("storage."): text for name, text in raw["storage"].items()},
+            storage=storage(raw["storage"]),
         )
+
+
+def storage(found: Mapping[str, str]) -> dict[str, str]:
+    """What stands behind `storage.` in the settings."""
+    return {name.removeprefix("storage."): text for name, text in found.items()}
 
 
 def _stamps(text: str) -> tuple[str, ...]:

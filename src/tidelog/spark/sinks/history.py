@@ -83,7 +83,7 @@ class ParquetFiles:
     storage: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
-        place, root = _filesystem(where)
+        place, root = _filesystem(where, self.storage)
         place.create_dir(root, recursive=True)
         query = hashlib.sha256(mark.app.encode()).hexdigest()[:12]
         for i, rows in enumerate(runs):
@@ -102,7 +102,19 @@ class ParquetFiles:
             raise
 
 
-def _filesystem(where: str) -> tuple[fs.FileSystem, str]:
+_S3 = {
+    "aws_access_key_id": "access_key",
+    "aws_secret_access_key": "secret_key",
+    "aws_session_token": "session_token",
+    "aws_region": "region",
+    "aws_endpoint_url": "endpoint_override",
+}
+
+
+def _filesystem(where: str, storage: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI; S3 takes the same storage options as Delta does."""
+    if where.startswith("s3://") and storage:
+        return fs.S3FileSystem(**{_S3[k]: v for k, v in storage.items() if k in _S3}), where.removeprefix("s3://")
     if "://" in where:
         found, path = fs.FileSystem.from_uri(where)
         return found, path
@@ -169,7 +181,7 @@ def _cast(rows: pa.Table, shape: pa.Schema) -> pa.Table:
 def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
     raw = _options(options)
     if raw["format"] == "parquet":
-        return HistorySink(raw["path"], ParquetFiles())
+        return HistorySink(raw["path"], ParquetFiles(delta.storage(raw["storage"])))
     rest = {name: text for name, text in options.items() if name != "format"}
     chosen = delta.Options.of(rest)
     return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark), chosen.properties))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidelog.model.schema import Table
 from tidelog.spark.sinks.target import Target
 
-TABLE, QUERY = "tidelog.table", "tidelog.query"
+TABLE, QUERY, PLACE = "tidelog.table", "tidelog.query", "tidelog.place"
 SHAPE = pa.schema(
     [
         ("number", pa.int64()),
@@ -31,6 +31,7 @@ SHAPE = pa.schema(
 class Place:
     """`uri` is where the table's changes go; None when another table took its place before it was seen again."""
 
+    number: int
     query: str
     id: int
     uri: str | None
@@ -40,7 +41,8 @@ class Place:
 
     @property
     def identity(self) -> dict[str, str]:
-        return {TABLE: str(self.id), QUERY: self.query}
+        """What the target says of itself once it is taken; the number tells a return from never having left."""
+        return {TABLE: str(self.id), QUERY: self.query, PLACE: str(self.number)}
 
 
 @dataclass
@@ -55,9 +57,7 @@ class Places:
         if last is not None and last.uri == uri:
             return last
         self._evict(query, table.id, uri)
-        place = Place(query, table.id, uri, *self._origin(last))
-        self._add(place)
-        return place
+        return self._add(Place(len(self._known()), query, table.id, uri, *self._origin(last)))
 
     def _origin(self, last: Place | None) -> tuple[str | None, int | None]:
         if last is None:
@@ -73,7 +73,7 @@ class Places:
         other = int(properties.get(TABLE, id))
         last = self._last(query, other)
         if other != id and properties.get(QUERY) == query and last is not None and last.uri == uri:
-            self._add(Place(query, other, None, uri, target.version()))
+            self._add(Place(len(self._known()), query, other, None, uri, target.version()))
 
     def _last(self, query: str, id: int) -> Place | None:
         return next((p for p in reversed(self._known()) if (p.query, p.id) == (query, id)), None)
@@ -81,12 +81,12 @@ class Places:
     def _known(self) -> list[Place]:
         if self._places is None:
             rows = self.book.read(SHAPE.names).sort_by("number").to_pylist() if self.book.schema() else []
-            self._places = [Place(**{k: v for k, v in row.items() if k != "number"}) for row in rows]
+            self._places = [Place(**row) for row in rows]
         return self._places
 
-    def _add(self, place: Place) -> None:
-        known = self._known()
+    def _add(self, place: Place) -> Place:
         if self.book.schema() is None:
             self.book.create(SHAPE, {})
-        self.book.append(pa.Table.from_pylist([{"number": len(known), **asdict(place)}], SHAPE), None)
-        self._places = [*known, place]
+        self.book.append(pa.Table.from_pylist([asdict(place)], SHAPE), None)
+        self._places = [*self._known(), place]
+        return place
