@@ -111,13 +111,26 @@ def test_another_query_goes_on_with_the_target(rig: Rig) -> None:
 
 
 def test_appending_is_exact(rig: Rig) -> None:
-    """Keys beyond all files are appended; one key within them makes it a merge."""
+    """Keys outside the range of every file are appended; one key within makes it a merge."""
     for ids in ([1, 2], [3, 4], [4, 5], [9], [7], [9, 10]):
         rig.feed((ORDERS, [c(id=i, name=str(ids)) for i in ids]))
     rig.feed((ORDERS, [u(id=20, name="u", unchanged=["big"]), d(id=21)]))
     log = rig.sink._target(ORDERS)._table.history()
     assert [r["id"] for r in rig.read(ORDERS)] == [1, 2, 3, 4, 5, 7, 9, 10, 20]
-    assert [h["operation"] for h in reversed(log)].count("MERGE") == 3
+    assert [h["operation"] for h in reversed(log)].count("MERGE") == 2
+
+
+def test_columns_that_differ_in_case_are_refused(rig: Rig) -> None:
+    with pytest.raises(ConfigError, match="upper and lower case"):
+        rig.feed((table(Column("id", "int4"), Column("a", "text"), Column("A", "text")), [c(id=1)]))
+
+
+@pytest.mark.parametrize("name", ["..", "_tables", "a/b", "50% $ off"])
+def test_no_name_leaves_its_place(rig: Rig, name: str) -> None:
+    odd = replace(ORDERS, schema=name, name=name)
+    rig.feed((odd, [c(id=1, name="x")]))
+    assert [r["id"] for r in rig.read(odd)] == [1]
+    assert {p.name[0] for p in Path(rig.options["path"]).iterdir() if p.name != "_tables"} <= set("$a5")
 
 
 def test_joining_small_files_loses_nothing(tmp_path: Path) -> None:

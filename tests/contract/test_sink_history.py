@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import sys
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 
 from tests.contract.sink_rig import NOW, ORDERS, Rig, T, c, d, parse, rows, shape, table, u
 from tidelog.contracts import Batch, Sink, TableChanges
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, NotInstalled
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
@@ -50,6 +53,30 @@ def test_every_change_once(history: Rig) -> None:
     assert update["_before"] == '{"id": 1, "name": "a", "big": null}'
     assert update["_unchanged"] == ["big"]
     assert update["_commit_ts"] == NOW
+
+
+def test_an_old_row_as_json() -> None:
+    rows = [
+        {"a b": 1, "s": 'q"\\\n', "f": 0.1, "d": Decimal("1.50"), "b": b"\xff", "l": ["x", None], "t": NOW, "o": True},
+        {"a b": None, "s": None, "f": float("inf"), "d": None, "b": None, "l": None, "t": None, "o": None},
+        None,
+    ]
+    kinds = [pa.int64(), pa.string(), pa.float64(), pa.decimal128(5, 2), pa.binary(), pa.list_(pa.string())]
+    names = list(rows[0] or {})
+    kind = pa.struct(list(zip(names, [*kinds, pa.timestamp("us", "UTC"), pa.bool_()], strict=True)))
+    first, second, third = sinks.history._texts(pa.chunked_array([pa.array(rows, kind)])).to_pylist()
+    assert json.loads(first) == {
+        "a b": 1,
+        "s": 'q"\\\n',
+        "f": 0.1,
+        "d": "1.50",
+        "b": "ff",
+        "l": ["x", None],
+        "o": True,
+        "t": "2026-01-02 03:04:05.000000Z",
+    }
+    assert json.loads(second) == {**dict.fromkeys(names), "f": "inf"}
+    assert third is None
 
 
 def test_a_history_follows_the_schema(history: Rig) -> None:
@@ -123,6 +150,12 @@ def test_the_console_prints_a_line_per_change() -> None:
 def test_mistakes_are_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         sinks.create(options, parse=parse, shape=shape)
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(NotInstalled, match=r"pip install 'tidelog\[delta\]'"):
+        sinks.create({"type": "delta", "path": "x", "engine": "rust"}, parse=parse, shape=shape)
 
 
 def test_storage_options_reach_the_engine() -> None:

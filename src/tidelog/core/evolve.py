@@ -220,12 +220,12 @@ def _plain(value: Any) -> str:
 
 def conform(version: Table, newest: Table, rows: pa.Table, selection: Selection, shape: pa.Schema, parse: Parse) -> Run:
     """Rows of `version` in the shape of `newest`; columns whose value only the source can tell are `unknown`."""
+    key = selection.key_of(newest)
+    if version == newest:
+        return Run(_narrow_before(rows, {k: k for k in key}, shape))
     old = describe(rows.schema, selection.columns_of(version))
     new = describe(shape, selection.columns_of(newest))
-    key = selection.key_of(newest)
     steps = [s for s in plan(old, new, newest, key, parse).steps if s.field.name in new.names]
-    if version == newest or (old.equals(new, check_metadata=True) and all(s.fill is None for s in steps)):
-        return Run(_narrow_before(rows, {k: k for k in key}, shape))
     aliases = {s.origin: s.field.name for s in steps if s.origin and s.origin != s.field.name}
     body = transform(sorted(steps, key=lambda s: new.get_field_index(s.field.name)), rows)
     for name in META:

@@ -250,6 +250,11 @@ class _Touches:
         before[order[1:][same]] = order[:-1][same]
         return before
 
+    @cached_property
+    def whole(self) -> tuple[Ints, Mask]:
+        """`told` for the columns that every row tells."""
+        return self.told(None)
+
     def told(self, absent: Mask | None) -> tuple[Ints, Mask]:
         """For each touch the touch that has its value of a column, or the root of its links, and which it is."""
         known = self.alive if absent is None else self.alive & ~absent[self.row]
@@ -290,7 +295,7 @@ def _resolve(log: _Log, touches: _Touches, kept: Ints, soft: bool) -> tuple[pa.T
     keeps, rooted = {}, np.full(len(kept), -1, np.int64)
     partial = [c for c in names if c not in key and (c in log.absent or dead.any())]
     for name in partial:
-        at, known = touches.told(log.absent.get(name))
+        at, known = touches.told(log.absent[name]) if name in log.absent else touches.whole
         source = at[kept]
         keeps[name] = ~known[source]
         index = pa.array(touches.row[source], mask=keeps[name])

@@ -50,7 +50,7 @@ def _serve(
     readers = Readers(files)
     capture = Capture(
         connector,
-        journal_of(definition, home, files),
+        journal_of(definition, str(home.ledger), files),
         files,
         memory_bytes=definition.storage.memory_bytes,
         publish=write_status(home.status),

@@ -116,17 +116,18 @@ class Capture:
     # -- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        attempt = 0
+        attempt, reopen = 0, False
         while not self._stopping.is_set():
             try:
+                if reopen:
+                    self._from = self.journal.open(self._acknowledged)
                 self._session()
                 attempt = 0
             except TransientError as exc:
                 attempt = 0 if self._status.state == "running" else attempt
                 self._set(state="reconnecting", warning=str(exc))
                 self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
-                attempt += 1
-                self._from = self.journal.open(self._acknowledged)
+                attempt, reopen = attempt + 1, True
             except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
                 self._failure = exc if isinstance(exc, TidelogError) else _disk_error(exc)
                 self._set(state="failed", warning=str(self._failure))
@@ -136,6 +137,7 @@ class Capture:
     def _session(self) -> None:
         start = self._skip_idle(self._from)
         tail = self._connector.tail(start, self.journal.tables(), self._portion_bytes)
+        self._told = 0  # a new tail has heard nothing yet
         try:
             self._set(state="running", warning="")
             while not self._stopping.is_set():

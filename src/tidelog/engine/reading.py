@@ -141,7 +141,9 @@ class Reading:
     @property
     def journal(self) -> SegmentJournal:
         if self._journal is None:
-            self._journal = journal_of(self._definition, self._home, self._files)
+            # Only the capture writes the ledger; who follows it keeps one of his own.
+            ledger = ":memory:" if self._apart else str(self._home.ledger)
+            self._journal = journal_of(self._definition, ledger, self._files)
         return self._journal
 
     def _serve(self, start: int) -> None:
@@ -219,11 +221,11 @@ def files_of(definition: Definition, home: Home) -> Files:
     return Files(definition.storage.path or str(home.journal))
 
 
-def journal_of(definition: Definition, home: Home, files: Files) -> SegmentJournal:
+def journal_of(definition: Definition, ledger: str, files: Files) -> SegmentJournal:
     storage = definition.storage
     return SegmentJournal(
         files,
-        Ledger(str(home.ledger)),
+        Ledger(ledger),
         max_bytes=storage.bytes_max,
         retention_bytes=storage.retention_bytes,
         compression=storage.compression,

@@ -65,6 +65,11 @@ class Session:
         """As `server_version_num`: 180001 is 18.1."""
         return self._connection.info.server_version
 
+    @property
+    def closed(self) -> bool:
+        """Also after the server, or something on the way, has cut it."""
+        return self._connection.closed
+
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with translated(self._config), self._connection.cursor() as cursor:
             cursor.execute(sql, parameters or None)

@@ -125,11 +125,12 @@ class PostgresConnector:
 
     def tail(self, start: int, known: Sequence[Table], memory_bytes: int) -> PostgresTail:
         with Session(self._config) as session:
-            self._require_slot(session, position.resume(start))
-        return PostgresTail(self._config, start, known, memory_bytes=memory_bytes)
+            confirmed = self._require_slot(session, position.resume(start))
+        return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
 
-    def _require_slot(self, session: Session, start: int) -> None:
-        """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that."""
+    def _require_slot(self, session: Session, start: int) -> int:
+        """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
+        Returns how far the slot is acknowledged."""
         found = session.query(_SLOT, [self._config.slot])
         if not found:
             raise PositionLost(
@@ -150,6 +151,7 @@ class PostgresConnector:
                 f"{lsn_text(start)}: the changes between them can't be read again.",
                 hint="Did another reader use this slot? Give each pipeline its own slot.name. " + _START_OVER,
             )
+        return int(confirmed)
 
     def lag(self) -> Lag:
         found = self._reader().query(_SLOT, [self._config.slot])
@@ -220,7 +222,7 @@ class PostgresConnector:
         return array
 
     def _reader(self) -> Session:
-        if self._session is None:
+        if self._session is None or self._session.closed:
             self._session = Session(self._config)
         return self._session
 

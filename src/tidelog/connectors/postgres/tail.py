@@ -19,14 +19,18 @@ from tidelog.contracts import Portion
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
+_PORTION_BYTES_MAX = 512 << 20
+"""A portion and the one message that may exceed it are addressed by 32 bits."""
 _GATHER_S = 0.25
 """How long a tail that nobody waits for gathers before it hands over."""
 
 
 class PostgresTail:
-    def __init__(self, config: Config, start: int, known: Sequence[Table], *, memory_bytes: int) -> None:
+    def __init__(
+        self, config: Config, start: int, known: Sequence[Table], *, acknowledged: int, memory_bytes: int
+    ) -> None:
         self._config = config
-        self._memory = memory_bytes
+        self._memory = min(memory_bytes, _PORTION_BYTES_MAX)
         self._session = Session(config)
         self._catalog = Catalog(self._session, config.selection)
         self._framer = Framer(
@@ -39,11 +43,11 @@ class PostgresTail:
         self._stream = Stream(config, position.resume(start), _options(config, self._session.version))
         self._messages: list[memoryview] = []
         self._bytes = 0
-        self._acknowledged = position.resume(start)
+        self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it
         self._told = time.monotonic()
         self._asked = time.monotonic()
         self._beat = time.monotonic()
-        self._pending: tuple[int, list[Table]] | None = None
+        self._pending: tuple[int, list[tuple[Table, Table]]] | None = None
 
     # -- the contract ------------------------------------------------------------------------------------------
 
@@ -53,7 +57,8 @@ class PostgresTail:
         if self._messages:
             portion = self._framer.frame(self._messages)
             self._messages, self._bytes = [], 0
-            return portion
+            if portion.end or portion.blocks:
+                return portion
         return self._changed_schema() or self._heartbeat()
 
     def acknowledge(self, at: int) -> None:
@@ -117,7 +122,8 @@ class PostgresTail:
         if self._pending is None or self.seen() < self._pending[0]:
             return None
         at = position.of_own(max(self._framer.end, self._pending[0]))
-        changed = [t for t in self._pending[1] if _differs(self._framer.tables.get(t.id), t)]
+        # Where the log has told of the table since, it knows better than what the catalog said before.
+        changed = [now for known, now in self._pending[1] if self._framer.tables.get(now.id) is known]
         self._pending = None
         if at is None or not changed:
             return None
@@ -128,7 +134,7 @@ class PostgresTail:
             return
         self._asked = time.monotonic()
         present = self._catalog.present(list(self._framer.tables))
-        changed = [t for t in present if _differs(self._framer.tables.get(t.id), t)]
+        changed = [(known, t) for t in present if _differs(known := self._framer.tables[t.id], t)]
         if changed:
             self._pending = (int(self._session.query(LOG_END)[0][0]), changed)
 
@@ -155,12 +161,13 @@ def _options(config: Config, version: int) -> list[str]:
     return options
 
 
-def _differs(known: Table | None, present: Table) -> bool:
+def _differs(known: Table, present: Table) -> bool:
     """Whether readers of the log would see another table; keys and nullability are not theirs to see."""
-    if known is None or known.old_image != present.old_image:
-        return known is not None
-    shape = [(c.name, c.type, c.modifier) for c in known.columns]
-    return known.qualified != present.qualified or shape != [(c.name, c.type, c.modifier) for c in present.columns]
+    return _shape(known) != _shape(present)
+
+
+def _shape(table: Table) -> tuple[object, ...]:
+    return table.qualified, table.old_image, [(c.name, c.type, c.modifier) for c in table.columns]
 
 
 def _now_us() -> int:

@@ -11,6 +11,7 @@ A column that the source drops stays in the target. With `delete.mode` `soft` ro
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,10 +30,12 @@ from tidelog.model.selection import Selection
 from tidelog.spark.sinks import delta_spark
 from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import QUERY, Place, Places
-from tidelog.spark.sinks.target import DELETE, KEEP, Engine, Mark, Merge, Target, uri
+from tidelog.spark.sinks.target import DELETE, KEEP, Engine, Mark, Merge, Target, own_uri, uri
 
 Shape = Callable[[Table, Selection], pa.Schema]
 """`Decoder.schema`: the typed columns of a table version."""
+
+LOG = logging.getLogger("tidelog.sinks.delta")
 
 DELETED_AT = "_deleted_at"
 PENDING = "tidelog.pending"
@@ -175,6 +178,8 @@ class DeltaSink:
         target, present = job.target, job.target.schema()
         assert present is not None
         plan = evolve.plan(present, self._wanted(job.table, job.selection), job.table, job.key, self.parse)
+        for note in plan.notes:
+            LOG.info("%s: %s", job.table.qualified, note)
         noted = json.loads(target.properties().get(PENDING) or "[]")
         if plan.asked:
             target.describe({PENDING: json.dumps(sorted({*noted, *plan.asked}))})
@@ -254,13 +259,22 @@ class DeltaSink:
                 f"{table.qualified} has a column {clash.pop()}, a name that the sink needs.",
                 hint="Rename it, or leave it out with column.exclude.list.",
             )
+        folded = [c.name.lower() for c in columns]
+        if twice := next((c.name for c in columns if folded.count(c.name.lower()) > 1), None):
+            raise ConfigError(
+                f"{table.qualified} has two columns {twice!r} that differ in upper and lower case only.",
+                hint="Delta does not tell them apart: leave one out with column.exclude.list.",
+            )
         return pa.schema([*evolve.describe(shape, columns), *own])
 
     def _bury(self, batch: Batch) -> None:
         """Dead letters, once."""
         if batch.failures is None or not batch.failures.num_rows:
             return
-        target, mark = self._at(uri(self.options.path, "_dead_letters")), Mark(f"{batch.query}:_dead_letters", batch.id)
+        target, mark = (
+            self._at(own_uri(self.options.path, "_dead_letters")),
+            Mark(f"{batch.query}:_dead_letters", batch.id),
+        )
         if target.applied(mark.app) >= batch.id:
             return
         if target.schema() is None:
@@ -270,7 +284,7 @@ class DeltaSink:
     @property
     def _places(self) -> Places:
         if self._book is None:
-            self._book = Places(self._at(uri(self.options.path, "_tables")), self._at)
+            self._book = Places(self._at(own_uri(self.options.path, "_tables")), self._at)
         return self._book
 
     def _uri(self, table: Table) -> str:

@@ -1,8 +1,8 @@
 """Delta by delta-rs: no JVM, no jars; the engine for one machine.
 
 Table objects stay open between batches and follow the log incrementally. Two short cuts, both exact: a batch whose
-keys all lie beyond the greatest key of every file is appended, since nothing can match; and a merge names its key
-range, so files without these keys are not read. A merge rewrites each file it touches whole, so files are kept small:
+keys lie outside the key range of every file is appended, since nothing can match; and a merge names its key range,
+so files without these keys are not read. A merge rewrites each file it touches whole, so files are kept small:
 about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
 """
 
@@ -106,7 +106,7 @@ class RustTarget:
         self.describe(properties)
 
     def merge(self, merge: Merge, mark: Mark | None) -> None:
-        if merge.inserts and not merge.others and self._beyond(merge):
+        if merge.inserts and not merge.others and self._apart(merge):
             self.append(merge.alive(), mark)
             return
         with self._commit():
@@ -142,8 +142,7 @@ class RustTarget:
 
     def lookup(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         key = keys.column_names
-        wanted = Merge(keys, tuple(key), tuple(key))._range(quote)
-        predicate = " AND ".join(term.removeprefix("t.") for term in wanted) or None
+        predicate = " AND ".join(Merge(keys, tuple(key), tuple(key)).span(quote(key[0]))) or None
         names = [*key, *(c for c in columns if c not in key)]
         return self.scan(names, predicate, lambda part: match(part, keys, key) >= 0)
 
@@ -173,18 +172,19 @@ class RustTarget:
         table.vacuum(retention_hours=self.retention_hours, dry_run=False, enforce_retention_duration=False)
         self._tidied = table.version()
 
-    def _beyond(self, merge: Merge) -> bool:
+    def _apart(self, merge: Merge) -> bool:
         """Whether no row of the target can have one of the merge's keys, by the statistics of all its files."""
         files = pa.table(self._existing().get_add_actions(flatten=True))
         if not files.num_rows:
             return True
-        name = merge.key[0]
-        if len(merge.key) > 1 or not pa.types.is_integer(merge.rows.schema.field(name).type):
+        name, known = merge.key[0], set(files.column_names)
+        if not merge.ends or not {f"min.{name}", f"max.{name}"} <= known:
             return False
-        greatest = files[f"max.{name}"] if f"max.{name}" in files.column_names else None
-        if greatest is None or greatest.null_count or merge.rows[name].null_count:
+        least, most = files[f"min.{name}"], files[f"max.{name}"]
+        if least.null_count or most.null_count:  # a file without statistics may hold anything
             return False
-        return bool(pc.min(merge.rows[name]).as_py() > pc.max(greatest).as_py())
+        touching = pc.and_(pc.less_equal(least, merge.ends[1]), pc.greater_equal(most, merge.ends[0]))
+        return not pc.any(touching).as_py()
 
     def _shape(self) -> pa.Schema:
         schema = self.schema()
@@ -230,8 +230,10 @@ class RustEngine:
     every: int = 50
     retention_hours: int = 24
 
-    def target(self, uri: str) -> RustTarget:
+    def __post_init__(self) -> None:
         driver()
+
+    def target(self, uri: str) -> RustTarget:
         return RustTarget(uri, self.storage, self.every, self.retention_hours)
 
 

@@ -12,12 +12,14 @@ the new type can hold the old values, and becomes text when it cannot. A renamed
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
@@ -26,7 +28,7 @@ from tidelog.core.evolve import Parse, Step, as_text, plain
 from tidelog.core.settings import Setting, parse
 from tidelog.spark.sinks import delta
 from tidelog.spark.sinks.console import render
-from tidelog.spark.sinks.target import Engine, Mark, Target, uri
+from tidelog.spark.sinks.target import Engine, Mark, Target, own_uri, uri
 
 SETTINGS = (
     *(
@@ -54,7 +56,7 @@ class HistorySink:
                 self.append(where, runs, Mark(f"{batch.query}:history:{table.qualified}", batch.id))
         if batch.failures is not None and batch.failures.num_rows:
             mark = Mark(f"{batch.query}:history:_dead_letters", batch.id)
-            self.append(uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
+            self.append(own_uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
 
 
 def _runs(changes: TableChanges) -> Iterator[pa.Table]:
@@ -72,10 +74,40 @@ def _runs(changes: TableChanges) -> Iterator[pa.Table]:
         yield pa.concat_tables(gathered)
 
 
-def _texts(before: pa.ChunkedArray) -> pa.Array:
+def _texts(before: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     if before.null_count == len(before):
         return pa.nulls(len(before), pa.string())
-    return pa.array([None if row is None else render(row) for row in before.to_pylist()], pa.string())
+    return pa.chunked_array([_objects(chunk) for chunk in before.chunks], pa.string())
+
+
+def _objects(rows: pa.StructArray) -> pa.Array:
+    """Structs as JSON, column by column."""
+    parts: list[Any] = []
+    for f, column in zip(rows.type, rows.flatten(), strict=True):
+        parts += [f"{', ' if parts else '{'}{json.dumps(f.name, ensure_ascii=False)}: ", _values(column)]
+    texts = pc.binary_join_element_wise(*parts, "}", "")
+    return pc.if_else(pc.is_valid(rows), texts, pa.scalar(None, pa.string()))
+
+
+def _values(column: pa.Array) -> pa.Array:
+    """Values as JSON; what JSON has no word for as text."""
+    kind, t = column.type, pa.types
+    if t.is_integer(kind) or t.is_boolean(kind):
+        texts = column.cast(pa.string())
+    elif t.is_floating(kind):
+        texts = pc.if_else(pc.is_finite(column), column.cast(pa.string()), _quoted(column))
+    elif t.is_decimal(kind) or t.is_temporal(kind):
+        texts = _quoted(column)
+    elif t.is_string(kind) and not pc.any(pc.match_substring_regex(column, r"[\x00-\x1f]")).as_py():
+        slashed = pc.replace_substring(column, "\\", "\\\\")
+        texts = _quoted(pc.replace_substring(slashed, '"', '\\"'))
+    else:
+        texts = pa.array([None if v is None else render({"": v})[5:-1] for v in column.to_pylist()], pa.string())
+    return texts.fill_null("null")
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise('"', column.cast(pa.string()), '"', "")
 
 
 @dataclass(frozen=True)

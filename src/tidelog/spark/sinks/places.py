@@ -85,8 +85,9 @@ class Places:
         return self._places
 
     def _add(self, place: Place) -> Place:
+        known, self._places = self._known(), None  # read anew should the append fail
         if self.book.schema() is None:
             self.book.create(SHAPE, {})
         self.book.append(pa.Table.from_pylist([asdict(place)], SHAPE), None)
-        self._places = [*self._known(), place]
+        self._places = [*known, place]
         return place

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -47,18 +48,23 @@ class Merge:
     def condition(self, quote: Quote) -> str:
         """By key; the range of the keys comes along so that the engine skips files without them."""
         terms = [self._equal(name, quote) for name in self.key]
-        return " AND ".join([*terms, *([] if self.others else self._range(quote))])
+        return " AND ".join([*terms, *([] if self.others else self.span(f"t.{quote(self.key[0])}"))])
 
     def _equal(self, name: str, quote: Quote) -> str:
         relation = "IS NOT DISTINCT FROM" if self.rows[name].null_count else "="
         return f"(t.{quote(name)} {relation} s.{quote(name)})"
 
-    def _range(self, quote: Quote) -> list[str]:
-        name, kind = self.key[0], self.rows.schema.field(self.key[0]).type
-        if not pa.types.is_integer(kind) or self.rows[name].null_count or not self.rows.num_rows:
-            return []
-        ends = pc.min_max(self.rows[name])
-        return [f"t.{quote(name)} >= {ends['min']}", f"t.{quote(name)} <= {ends['max']}"]
+    @cached_property
+    def ends(self) -> tuple[int, int] | None:
+        """The least and the greatest first key, where keys are whole numbers."""
+        first = self.rows[self.key[0]]
+        if not pa.types.is_integer(first.type) or first.null_count or not len(first):
+            return None
+        ends = pc.min_max(first).as_py()
+        return ends["min"], ends["max"]
+
+    def span(self, column: str) -> list[str]:
+        return [f"{column} >= {self.ends[0]}", f"{column} <= {self.ends[1]}"] if self.ends else []
 
     def updates(self, quote: Quote) -> dict[str, str]:
         return {quote(c): self._value(c, quote) for c in self.columns if c not in self.key}
@@ -131,8 +137,14 @@ def pad(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def uri(root: str, *names: str) -> str:
-    """Where a table is: characters that paths and URLs read in their own way are spelt as their number."""
-    return "/".join([root.rstrip("/"), *(re.sub(r"[^\w.\-$]", lambda m: f"_x{ord(m[0]):04X}_", n) for n in names)])
+    """Where a table is. Characters that paths and URLs read in their own way are spelt as their number, and so is a
+    leading `_` or `.`: such names are the sink's own, or hidden."""
+    return "/".join([root.rstrip("/"), *(re.sub(r"^[_.]|[^\w.\-]", lambda m: f"${ord(m[0]):04X}", n) for n in names)])
+
+
+def own_uri(root: str, name: str) -> str:
+    """Where the sink keeps a table of its own."""
+    return f"{root.rstrip('/')}/{name}"
 
 
 def literal(value: Any) -> str:

@@ -1,0 +1,102 @@
+"""What the README shows is true: its Python runs as it stands, its YAML loads, its commands exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from tests.servers import Database, Postgres
+from tests.spark_session import prepare_environment
+from tidelog import connectors
+
+REPO = Path(__file__).parents[2]
+README = (REPO / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+PIPELINE, NOTEBOOK = blocks("python")
+(DEFINITION,) = blocks("yaml")
+
+
+@pytest.fixture
+def shop(postgres: Postgres) -> Iterator[Database]:
+    database = postgres.create_database("shop")
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10, 2))")
+    for slot in ("tidelog", "notebook"):
+        connectors.create("postgres", {**settings(database), "slot.name": slot}).prepare()
+    database.execute("INSERT INTO orders VALUES (1, 9.99), (2, 5)")
+    yield database
+    database.drop()
+
+
+def settings(database: Database) -> dict[str, str]:
+    return {
+        "database.hostname": database.host,
+        "database.port": str(database.port),
+        "database.user": database.user,
+        "database.password": database.password,
+        "database.dbname": database.dbname,
+    }
+
+
+def environment(database: Database) -> dict[str, str]:
+    prepare_environment()
+    login = {"PGPORT": str(database.port), "PGUSER": database.user, "PGPASSWORD": database.password}
+    return {**os.environ, **login, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def run(command: list[str], folder: Path, database: Database) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env=environment(database), capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_the_pipeline_in_python_and_the_commands(shop: Database, tmp_path: Path) -> None:
+    done = run([sys.executable, "-c", PIPELINE], tmp_path, shop)
+    assert done.returncode == 0, done.stderr
+    assert "events_total=2" in done.stdout
+    assert DeltaTable(str(tmp_path / "lake/public/orders")).to_pyarrow_table().num_rows == 2
+    (tmp_path / "shop.yaml").write_text(DEFINITION)
+    shop.execute("UPDATE orders SET total = 7 WHERE id = 2")
+    for command in ("check", "run", "status", "verify"):
+        once = ["--once"] if command == "run" else []
+        done = run(["tidelog", command, "shop.yaml", *once], tmp_path, shop)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        assert shop.password not in done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "in sync: 1 tables, 2 rows, 0 differences"
+
+
+def test_the_plain_source(shop: Database, tmp_path: Path) -> None:
+    script = NOTEBOOK + "\nprint(spark.streams.active)"
+    done = run([sys.executable, "-c", script], tmp_path, shop)
+    assert done.returncode == 0, done.stderr
+
+
+def test_yaml_and_python_say_the_same() -> None:
+    written = yaml.safe_load(DEFINITION)
+    assert written["sink"] == {"type": "delta", "path": "./lake"}
+    for name, value in written["source"].items():
+        assert f'"{name}"' in PIPELINE
+        assert str(value).replace("\\", "") in PIPELINE.replace("\\", "")
+
+
+def test_every_target_it_names_exists() -> None:
+    makefile = (REPO / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_every_file_it_links_exists() -> None:
+    for link in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (REPO / link).exists(), link

@@ -1,0 +1,27 @@
+"""Worlds: a pipeline's settings and state on a fresh database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.postgres.world import World
+from tests.servers import Database
+
+
+@pytest.fixture
+def world(database: Database, tmp_path: Path) -> Iterator[World]:
+    """On PostgreSQL 18."""
+    made = World(database, tmp_path / "pipeline")
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["database", "database16", "database15"], ids=["18", "16", "15"])
+def any_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """On each version that the tests know."""
+    made = World(request.getfixturevalue(request.param), tmp_path / "pipeline")
+    yield made
+    made.close()
