@@ -174,8 +174,8 @@ class Connector(Protocol):
     def tables(self) -> list[Table]:
         """The captured tables as they are now."""
 
-    def parse(self, text: str, column: Column) -> pa.Scalar:
-        """A value from the database's own text of it."""
+    def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:
+        """A value from the database's own text of it, as the stream would deliver it (masks apply)."""
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The table's present rows, typed exactly as the stream decodes them."""

@@ -63,7 +63,7 @@ def shape(table: Table, selection: Selection) -> pa.Schema:
     )
 
 
-def parse(text: str, column: Column) -> Any:
+def parse(text: str, table: Table, column: Column) -> Any:  # noqa: ARG001
     kind = arrow(column)
     return int(text) if pa.types.is_integer(kind) else Decimal(text) if pa.types.is_decimal(kind) else text
 

@@ -60,7 +60,7 @@ def shape(table: Table) -> pa.Schema:
     return pa.schema([*columns, *META, ("_before", pa.struct(columns)), ("_unchanged", pa.list_(pa.string()))])
 
 
-def parse(text: str, column: Column) -> Any:
+def parse(text: str, table: Table, column: Column) -> Any:  # noqa: ARG001
     return int(text) if column.type.startswith("int") else text
 
 

@@ -30,7 +30,7 @@ from tidelog.model.selection import Selection
 
 NUMBER, TYPE, MODIFIER = "tidelog.number", "tidelog.type", "tidelog.modifier"
 
-Parse = Callable[[str, Column], Any]
+Parse = Callable[[str, Table, Column], Any]
 """The database's text of a value as a Python value or an Arrow scalar."""
 
 _TEXTS = frozenset({"text", "varchar", "character varying"})
@@ -137,7 +137,7 @@ def _add(field: pa.Field, table: Table, parse: Parse, replaces: bool) -> Step:
     note = f"{field.name} is new" if not replaces else f"{field.name} is another column than before"
     if column is None:
         return Step(field, None, note=note, replaces=replaces)
-    fill = None if column.fill is None else _scalar(parse(column.fill, column), field.type)
+    fill = None if column.fill is None else _scalar(parse(column.fill, table, column), field.type)
     return Step(field, None, fill, note, column.rewritten, replaces)
 
 

@@ -170,8 +170,8 @@ class PostgresConnector:
     def tables(self) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).captured()
 
-    def parse(self, text: str, column: Column) -> pa.Scalar:
-        return types.parse(pa.array([text]), column, self._config.selection)[0][0]
+    def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:
+        return decode.values(pa.array([text]), table, column, self._config.selection)[0][0]
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self.read_range(table, columns, None, None)
