@@ -15,7 +15,10 @@ def test_counts_and_end() -> None:
         "status": "END",
         "id": "571:1",
         "event_count": 3,
-        "data_collections": [{"data_collection": "s.a", "event_count": 2}, {"data_collection": "s.b", "event_count": 1}],
+        "data_collections": [
+            {"data_collection": "s.a", "event_count": 2},
+            {"data_collection": "s.b", "event_count": 1},
+        ],
     }
 
 

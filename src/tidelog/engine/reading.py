@@ -28,6 +28,7 @@ from tidelog.model.offset import Offset
 from tidelog.model.selection import Selection
 
 _WAIT_S = 0.05
+_FIRST_WAIT_S = 1.0
 _REPLAY_S = 300.0
 _SELECTIONS = "selections"
 
@@ -59,6 +60,7 @@ class Reading:
         self._journal: SegmentJournal | None = None
         self._capture: Capture | None = None
         self._target: int | None = None
+        self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
 
@@ -165,9 +167,11 @@ class Reading:
         self._capture.start(start)
 
     def _await_more(self, start: int) -> int:
-        """The journal's end, after a moment's patience; when draining, after as long as it takes."""
+        """The journal's end, after a moment's patience; when draining, after as long as it takes. The first time
+        there is more of it: Spark runs a first batch even if it is empty."""
+        patience, self._patience_s = self._patience_s, _WAIT_S
         while True:
-            end = self._wait(start, _WAIT_S)
+            end = self._wait(start, patience)
             if self._target is None or end > start:
                 return end
             if self._done_up_to(self._target):

@@ -12,7 +12,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -116,10 +115,9 @@ class Run:
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
-            with ThreadPoolExecutor(1) as pool:
-                warming = pool.submit(warm, self._spark, definition.connector)
-                self._query = self._begin()
-                warming.result()
+            if not self._once:
+                warm(self._spark, definition.connector)
+            self._query = self._begin()
         except BaseException:
             self.stop()
             raise

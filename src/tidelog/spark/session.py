@@ -10,9 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tidelog.engine.home import Home
@@ -90,13 +90,19 @@ def _complaint(path: Path) -> str:
 
 
 def warm(spark: SparkSession, connector: str) -> None:
-    """Start the Python workers and let them import what they need: the first batch should not pay for it."""
-    cores = spark.sparkContext.defaultParallelism
-    spark.sparkContext.parallelize(range(cores), cores).foreachPartition(partial(_load, connector))
+    """Run the whole path once without a database: the JVM loads its classes, the Python workers their modules, and
+    the first real batch does not pay for it."""
+    from tidelog.spark.warmup import Warmup
 
-
-def _load(connector: str, _: object) -> None:
-    import tidelog.spark.work  # noqa: F401
-    from tidelog import connectors
-
-    connectors.decoder(connector)
+    spark.dataSource.register(Warmup)
+    with TemporaryDirectory(prefix="tidelog-warm-") as folder:
+        query = (
+            spark.readStream.format("tidelog-warmup")
+            .option("connector", connector)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", folder)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()

@@ -21,7 +21,7 @@ from tidelog.model.offset import Offset
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
-PATIENCE_S = 60.0
+PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,18 @@ def catch_up(reading: Reading, start: Offset, *, events: int | None = None) -> t
     reading.drain()
     found: list[Event] = []
     while (end := reading.latest(start, events, None)) != start:
+        found += decode(reading.plan(start, end))
+        start = end
+    return start, found
+
+
+def follow(reading: Reading, start: Offset, count: int) -> tuple[Offset, list[Event]]:
+    """At least so many events, as they come."""
+    found: list[Event] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{count} events did not come, only {found}"
+        end = reading.latest(start, None, None)
         found += decode(reading.plan(start, end))
         start = end
     return start, found

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.unit.postgres import wire_messages as wire
+
 from tidelog.connectors.postgres import position
 from tidelog.connectors.postgres.frame import Framer
 from tidelog.connectors.postgres.wire import Relation, parse_relation

@@ -50,6 +50,8 @@ _SETTINGS_CURE = {
     "42704": "`tidelog check` says what is missing.",
 }
 _SLOT_BUSY = "55006"
+_STRETCH = b"SELECT repeat(' ', 1048576)"
+_PAUSE_S = 0.001
 
 
 class Session:
@@ -116,16 +118,29 @@ class Stream:
         self.received = start
         """The end of the log as the server last told it."""
         self.reply_wanted = False
-        self._begin(start, options)
+        self._woken = 0.0
+        try:
+            self._begin(start, options)
+        except TidelogError:
+            self.close()
+            raise
 
     def _begin(self, start: int, options: Sequence[str]) -> None:
+        # libpq's buffer grows with the largest message it ever held and never shrinks. Stretched once, it takes all
+        # that the kernel has gathered in one read, where it would otherwise be woken for every 16 KiB.
         command = f"START_REPLICATION SLOT {self._config.slot} LOGICAL {lsn_text(start)} ({', '.join(options)})"
-        result = self._pgconn.exec_(command.encode())
+        with translated(self._config):
+            self._pgconn.exec_(_STRETCH)
+            result = self._pgconn.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise _stream_error(self._config, result)
 
     def drain(self, into: list[memoryview], room: int) -> int:
         """Append the messages that have arrived, up to `room` bytes; returns the bytes taken."""
+        with translated(self._config):
+            return self._drain(into, room)
+
+    def _drain(self, into: list[memoryview], room: int) -> int:
         get, taken = self._pgconn.get_copy_data, 0
         while taken < room:
             length, data = get(1)
@@ -142,11 +157,15 @@ class Stream:
         return taken
 
     def wait(self, seconds: float) -> bool:
-        """Wait for bytes and take them from the socket; False when none came."""
+        """Wait for bytes and take them from the socket; False when none came. In full flow, a moment's pause lets
+        the kernel gather: fewer wake-ups make server and client faster."""
         with translated(self._config):
+            if time.monotonic() - self._woken < _PAUSE_S < seconds:
+                time.sleep(_PAUSE_S)
             readable, _, _ = select.select([self._pgconn.socket], [], [], seconds)
             if readable:
                 self._pgconn.consume_input()
+                self._woken = time.monotonic()
             return bool(readable)
 
     def feedback(self, flushed: int, *, reply: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 
@@ -40,6 +41,7 @@ class PostgresConnector:
     def __init__(self, settings: Config) -> None:
         self._config = settings
         self._session: Session | None = None
+        self._lock = threading.Lock()
 
     def selection(self) -> Selection:
         return self._config.selection
@@ -222,9 +224,11 @@ class PostgresConnector:
         return array
 
     def _reader(self) -> Session:
-        if self._session is None or self._session.closed:
-            self._session = Session(self._config)
-        return self._session
+        """Asked by the capture's thread and by the query's: one session serves both."""
+        with self._lock:
+            if self._session is None or self._session.closed:
+                self._session = Session(self._config)
+            return self._session
 
 
 _VIA_ROOT = "WITH (publish_via_partition_root = true)"

@@ -16,6 +16,7 @@ from tidelog.connectors.postgres.client import LOG_END, Session, Stream
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.frame import Framer
 from tidelog.contracts import Portion
+from tidelog.errors import TidelogError
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
@@ -32,6 +33,21 @@ class PostgresTail:
         self._config = config
         self._memory = min(memory_bytes, _PORTION_BYTES_MAX)
         self._session = Session(config)
+        try:
+            self._begin(start, known)
+        except TidelogError:
+            self._session.close()
+            raise
+        self._messages: list[memoryview] = []
+        self._bytes = 0
+        self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it
+        self._told = time.monotonic()
+        self._asked = time.monotonic()
+        self._beat = time.monotonic()
+        self._pending: tuple[int, list[tuple[Table, Table]]] | None = None
+
+    def _begin(self, start: int, known: Sequence[Table]) -> None:
+        config = self._config
         self._catalog = Catalog(self._session, config.selection)
         self._framer = Framer(
             self._catalog.describe,
@@ -41,13 +57,6 @@ class PostgresTail:
         )
         self._framer.end = start
         self._stream = Stream(config, position.resume(start), _options(config, self._session.version))
-        self._messages: list[memoryview] = []
-        self._bytes = 0
-        self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it
-        self._told = time.monotonic()
-        self._asked = time.monotonic()
-        self._beat = time.monotonic()
-        self._pending: tuple[int, list[tuple[Table, Table]]] | None = None
 
     # -- the contract ------------------------------------------------------------------------------------------
 

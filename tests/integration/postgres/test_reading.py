@@ -1,0 +1,213 @@
+"""What a query asks of a source, on a real log: the same two offsets always give the same records."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.integration.postgres.world import World, catch_up, decode, follow, told, until
+from tidelog.contracts import Status
+from tidelog.engine import apart as apart_module
+from tidelog.engine import readers as readers_module
+from tidelog.engine.apart import run_apart
+from tidelog.errors import ConfigError, CorruptState, PositionLost
+from tidelog.model.offset import Offset
+
+
+def write(world: World, first: int, count: int, each: int = 3) -> None:
+    """So many transactions of three rows."""
+    with world.database.connect() as session:
+        for i in range(first, first + count):
+            session.execute("INSERT INTO t SELECT %s * 100 + g, 'x' FROM generate_series(1, %s) g", [i, each])
+
+
+def ids(first: int, count: int, each: int = 3) -> list[int]:
+    return [i * 100 + g for i in range(first, first + count) for g in range(1, each + 1)]
+
+
+@pytest.fixture
+def table(world: World) -> World:
+    world.database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    return world
+
+
+def test_batches_end_between_transactions(table: World) -> None:
+    reading = table.reading()
+    offset = reading.initial()
+    write(table, 1, 10)
+    reading.drain()
+    sizes, found = [], []
+    while (end := reading.latest(offset, 7, None)) != offset:
+        events = decode(reading.plan(offset, end))
+        sizes.append(len(events))
+        found += [e.row["id"] for e in events]
+        offset = end
+    assert found == ids(1, 10)
+    assert all(size in (3, 6) for size in sizes)
+
+
+def test_a_drain_ends_where_the_log_ended(table: World) -> None:
+    reading = table.reading()
+    offset = reading.initial()
+    write(table, 1, 4)
+    reading.drain()
+    write(table, 5, 2)
+    found = []
+    while (end := reading.latest(offset, None, None)) != offset:
+        found += [e.row["id"] for e in decode(reading.plan(offset, end))]
+        offset = end
+    assert found == ids(1, 4)
+    _, rest = catch_up(reading, offset)
+    assert [e.row["id"] for e in rest] == ids(5, 2)
+
+
+def test_a_batch_is_the_same_after_a_crash_and_after_the_journal_is_lost(table: World) -> None:
+    table.journal = {"memory.bytes": "5mb"}
+    reading = table.reading()
+    start = reading.initial()
+    write(table, 1, 30, each=90)
+    until(lambda: reading.latest(start, None, None) != start, "the first transaction")
+    reading.drain()
+    until(lambda: reading._done_up_to(reading._target or 0), "the end of the log")
+    end = reading.latest(start, 1000, None)
+    first = decode(reading.plan(start, end))
+    assert len(first) == 990
+    reading.close()
+    for lost in ("nothing", "ledger", "segments", "all"):
+        if lost in ("ledger", "all"):
+            for path in table.folder.glob("ledger.sqlite*"):
+                path.unlink()
+        if lost in ("segments", "all"):
+            shutil.rmtree(table.folder / "journal" / "segments")
+        again = table.reading()
+        assert decode(again.plan(start, end)) == first
+        again.close()
+    last = table.reading()
+    assert decode(last.plan(start, end)) == first
+    _, rest = catch_up(last, end)
+    assert [e.row["id"] for e in first + rest] == ids(1, 30, each=90)
+
+
+def test_a_replayed_batch_keeps_its_filters(table: World) -> None:
+    table.database.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    table.source["table.include.list"] = r"public\.(t|u)"
+    reading = table.reading()
+    start = reading.initial()
+    table.database.execute("INSERT INTO t VALUES (1, 'secret'); INSERT INTO u VALUES (1)")
+    end, events = follow(reading, start, 2)
+    reading.close()
+    table.source |= {"table.include.list": r"public\.t", "column.mask.with.3.chars": r"public\.t\.v"}
+    again = table.reading()
+    assert told(decode(again.plan(start, end))) == told(events)
+    table.database.execute("INSERT INTO t VALUES (2, 'secret'); INSERT INTO u VALUES (2)")
+    later, events = follow(again, end, 1)
+    assert told(events) == [("t", "c", {"id": 2, "v": "***"})]
+    assert later.selection != end.selection
+    again.close()
+    (table.folder / "journal" / "selections" / f"{end.selection}.json").unlink()
+    with pytest.raises(CorruptState, match="which the journal does not have any more"):
+        table.reading().plan(start, end)
+
+
+def test_an_offset_beyond_the_log_is_no_offset_of_this_log(table: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.engine.reading._REPLAY_S", 0.3)
+    reading = table.reading()
+    start = reading.initial()
+    with pytest.raises(PositionLost, match="can't be read again: the log has come to"):
+        reading.plan(start, Offset(start.position + (1 << 40), start.selection))
+
+
+# -- capture apart -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def capturing(world: World, watch: Callable[[Status], None], expiry_s: float) -> Iterator[None]:
+    """`tidelog capture`, in a thread."""
+    stop, failures = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            run_apart(world.definition, stop, watch, expiry_s=expiry_s)
+        except BaseException as failure:  # noqa: BLE001
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        until(lambda: (world.folder / "journal" / "capture.json").exists() or failures, "the capture's start")
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert failures == []
+
+
+@pytest.fixture
+def apart(table: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("TIDELOG_HOME", str(table.folder.parent))
+    monkeypatch.setattr(apart_module, "_CHECK_S", 0.05)
+    monkeypatch.setattr(readers_module, "_BEAT_S", 0.1)
+    table.stream = {"capture": "apart"}
+    return table
+
+
+def test_two_queries_share_a_capture_and_the_least_is_acknowledged(apart: World) -> None:
+    with pytest.raises(ConfigError, match="No capture has written to this journal yet"):
+        apart.reading().initial()
+    with capturing(apart, lambda _: None, expiry_s=600):
+        fast, slow = apart.reading("fast"), apart.reading("slow")
+        start = fast.initial()
+        assert slow.initial() == start
+        slow_at = slow.latest(start, None, None)
+        write(apart, 1, 5)
+        fast_at, events = follow(fast, start, 15)
+        assert [e.row["id"] for e in events] == ids(1, 5)
+        assert fast.latest(fast_at, None, None) == fast_at
+        write(apart, 6, 1)
+        fast_at, _ = follow(fast, fast_at, 3)
+        assert apart.confirmed() <= slow_at.position
+        slow_at, events = follow(slow, slow_at, 18)
+        assert [e.row["id"] for e in events] == ids(1, 6)
+        for reading, offset in ((slow, slow_at), (fast, fast_at)):
+            assert reading.latest(offset, None, None) == offset
+        until(lambda: apart.confirmed() >= fast_at.position & ~7, "the acknowledgement of both")
+        assert slow.metrics()["state"] == "running"
+
+
+def test_a_silent_query_expires_and_is_told_when_it_comes_back(apart: World) -> None:
+    warnings: list[str] = []
+    with capturing(apart, lambda status: warnings.append(status.warning), expiry_s=1.0):
+        silent, alive = apart.reading("silent"), apart.reading("alive")
+        start = silent.initial()
+        silent.latest(start, None, None)
+        offset = start
+        for round_ in range(3):
+            write(apart, 1 + round_, 1)
+            offset, _ = follow(alive, offset, 3)
+
+        def expired() -> bool:
+            nonlocal offset
+            offset = alive.latest(offset, None, None)
+            return any("Forgotten, because silent for too long: silent" in w for w in warnings)
+
+        until(expired, "the expiry")
+        until(lambda: expired() and apart.confirmed() >= offset.position & ~7, "the acknowledgement")
+        with pytest.raises(PositionLost, match="was released"):
+            apart.reading("silent").latest(start, None, None)
+
+
+def test_capture_apart_survives_its_own_restart(apart: World) -> None:
+    with capturing(apart, lambda _: None, expiry_s=600):
+        reading = apart.reading()
+        start = reading.initial()
+        write(apart, 1, 2)
+        offset, first = follow(reading, start, 6)
+    write(apart, 3, 2)
+    with capturing(apart, lambda _: None, expiry_s=600):
+        offset, rest = follow(reading, offset, 6)
+        assert [e.row["id"] for e in first + rest] == ids(1, 4)
+        assert decode(apart.reading("other").plan(start, offset)) == first + rest
