@@ -122,7 +122,7 @@ class Tail(Protocol):
         """The log is known up to here, also where nothing captured happened."""
 
     def quiet(self) -> bool:
-        """Whether no transaction is half read."""
+        """Whether no transaction is half read, and nothing waits for its place."""
 
     def keep_alive(self) -> None:
         """Tell the database that we live, while nothing is read."""
@@ -284,6 +284,8 @@ class Status:
     """`starting`, `running`, `waiting` (the journal is full), `reconnecting`, `stopped` or `failed`."""
     position: int = 0
     """Captured up to here."""
+    seen: int = 0
+    """The log is known up to here, also where nothing captured happened."""
     acknowledged: int = 0
     """Delivered up to here."""
     lag_bytes: int = 0

@@ -55,10 +55,11 @@ def _serve(
         memory_bytes=definition.storage.memory_bytes,
         publish=write_status(home.status),
     )
-    start = connector.prepare()
+    forgotten: list[Known] = []
+    prepared = connector.prepare()
+    start = readers.resume(readers.least(expiry_s, forgotten.append), prepared)
     capture.start(start)
     readers.announce(start)
-    forgotten: list[Known] = []
     try:
         while not stop.wait(_CHECK_S):
             capture.wait(capture.journal.end(), 0)

@@ -222,6 +222,7 @@ class Capture:
         return replace(
             self._status,
             position=self.journal.end(),
+            seen=self._seen,
             acknowledged=self._acknowledged,
             lag_ms=self._lag_ms(),
             events=dict(self._events),

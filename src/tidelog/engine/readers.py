@@ -54,6 +54,13 @@ class Readers:
     def announce(self, position: int) -> None:
         self._files.write(_START, json.dumps({"position": position}).encode())
 
+    def resume(self, least: int | None, prepared: int) -> int:
+        """Where a capture goes on: at the least of the queries, else where it last told new ones to begin. A slot
+        that stands elsewhere does not decide: it may have been created anew."""
+        if least is not None:
+            return least
+        return prepared if self._files.read(_START) is None else self.start()
+
     def known(self) -> list[Known]:
         found = []
         for base in self._files.names(_FOLDER):

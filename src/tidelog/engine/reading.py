@@ -60,6 +60,7 @@ class Reading:
         self._journal: SegmentJournal | None = None
         self._capture: Capture | None = None
         self._target: int | None = None
+        self._frozen: int | None = None
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
@@ -74,18 +75,20 @@ class Reading:
         """The end of the next batch. `start` was committed: it is acknowledged on the way."""
         self._serve(start.position)
         self.acknowledge(start)
-        end = self._await_more(start.position)
-        if end <= start.position:
-            return start
-        reached = self.journal.limit(start.position, events, size, self._target)
-        if reached <= start.position:
-            return start
-        return self._offset(reached, *self.journal.last_commit(reached))
+        while True:
+            if self._wait(start.position, self._patience()) > start.position:
+                self.journal.require(start.position)
+                reached = self.journal.limit(start.position, events, size, self._horizon())
+                if reached > start.position:
+                    return self._offset(reached, *self.journal.last_commit(reached))
+            if self._target is None or self._drained():
+                return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
         self._serve(start.position)
         self._await(end.position)
+        self.journal.require(start.position)
         selection = self._selection(end.selection)
         slices = [s for s in self.journal.plan(start.position, end.position) if _wanted(s, selection)]
         commits = self.journal.commit_slices(start.position, end.position) if selection.transactions else []
@@ -166,19 +169,27 @@ class Reading:
         )
         self._capture.start(start)
 
-    def _await_more(self, start: int) -> int:
-        """The journal's end, after a moment's patience; when draining, after as long as it takes. The first time
-        there is more of it: Spark runs a first batch even if it is empty."""
+    def _patience(self) -> float:
+        """How long to wait for more; longer the first time, because Spark runs a first batch even if it is empty."""
         patience, self._patience_s = self._patience_s, _WAIT_S
-        while True:
-            end = self._wait(start, patience)
-            if self._target is None or end > start:
-                return end
-            if self._done_up_to(self._target):
-                return self._wait(start, 0)
+        return patience
 
-    def _done_up_to(self, target: int) -> bool:
-        return self._capture is None or self._capture.caught_up(target, 0.5)
+    def _horizon(self) -> int | None:
+        """Where a drain ends. Once the log is read up to the target, what is in the journal then counts too: records
+        of our own that stand there, and what was committed meanwhile."""
+        if self._target is not None and self._frozen is None and self._drained():
+            self._frozen = max(self._target, self.journal.end())
+        return self._frozen or self._target
+
+    def _drained(self) -> bool:
+        """Whether everything up to the target was read. A capture that runs elsewhere is not waited for."""
+        assert self._target is not None
+        if self._frozen is not None:
+            return True
+        if self._capture is not None:
+            return self._capture.caught_up(self._target, 0.5)
+        status = self.remote_status()
+        return status.state == "starting" or status.seen >= self._target
 
     def _await(self, end: int) -> None:
         deadline = time.monotonic() + _REPLAY_S

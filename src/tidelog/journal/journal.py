@@ -77,6 +77,11 @@ class SegmentJournal:
         with self._changed:
             self._released = start
             self.refresh()
+            self.require(start)
+
+    def require(self, start: int) -> None:
+        """Refuse to serve from a place that the journal does not hold any more."""
+        with self._changed:
             if self._entries and self._entries[0].floor > start:
                 raise PositionLost(
                     f"The journal starts at {self._entries[0].floor}, past the wanted {start}: what lies between them "

@@ -39,6 +39,8 @@ except ImportError:  # Spark 4.1 has no admission control for Python sources
         """Stands in where Spark does not know the mark."""
 
 
+SECRET = "definition.secret"
+"""The option that carries a whole definition; by its name, Spark hides its value wherever it shows options."""
 _PARTITION_ROWS = (10_000, 50_000)
 _PARTITION_BYTES = 32 << 20
 _OWN = {
@@ -46,7 +48,7 @@ _OWN = {
     "name",
     "table",
     "shape",
-    "definition",
+    SECRET,
     "stage",
     "parallelism",
     "path",
@@ -194,8 +196,8 @@ def shape_of(options: Mapping[str, str]) -> str:
 
 def definition_of(options: Mapping[str, str]) -> Definition:
     """From one option `definition` (as the pipeline gives it) or from plain options (as in a notebook)."""
-    if "definition" in options:
-        return definitions.from_mapping(json.loads(options["definition"]))
+    if SECRET in options:
+        return definitions.from_mapping(json.loads(options[SECRET]))
     stream = {_STREAM[k]: v for k, v in options.items() if k in _STREAM}
     journal = {k.removeprefix("journal."): v for k, v in options.items() if k.startswith("journal.")}
     source = {k: v for k, v in options.items() if k not in _OWN | _STREAM.keys() and not k.startswith("journal.")}
@@ -214,7 +216,7 @@ def definition_of(options: Mapping[str, str]) -> Definition:
 def options_of(definition: Definition) -> dict[str, str]:
     """A definition as options of the source."""
     raw = {k: v for k, v in asdict(definition).items() if v}
-    return {"definition": json.dumps({**raw, "sink": {"type": "console"}})}
+    return {SECRET: json.dumps({**raw, "sink": {"type": "console"}})}
 
 
 def _typed_schema(definition: Definition, name: str) -> pa.Schema:

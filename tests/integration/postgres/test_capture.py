@@ -270,6 +270,8 @@ def test_a_stale_word_of_the_catalog_never_overtakes_the_log(world: World) -> No
         database.execute("ALTER TABLE t ADD COLUMN b int")
         database.execute("INSERT INTO t VALUES (2, 3, 4)")
         portions = poll_until(tail, lambda found: len(inserted(found)) == 1, "the second row")
+        tail.ping()
+        portions += poll_until(tail, lambda _: tail._pending is None, "the end of the log")
         database.execute("INSERT INTO t VALUES (3, 4, 5)")
         portions += poll_until(tail, lambda found: len(inserted(found)) == 1, "the third row")
     finally:

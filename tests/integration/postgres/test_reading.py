@@ -211,3 +211,35 @@ def test_capture_apart_survives_its_own_restart(apart: World) -> None:
         offset, rest = follow(reading, offset, 6)
         assert [e.row["id"] for e in first + rest] == ids(1, 4)
         assert decode(apart.reading("other").plan(start, offset)) == first + rest
+
+
+def test_capture_apart_goes_on_after_an_idle_time(apart: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.engine.capture._IDLE_S", 0.05)
+    apart.database.execute("CREATE TABLE noise (id int)")
+    apart.source["table.include.list"] = r"public\.t"
+    with capturing(apart, lambda _: None, expiry_s=600):
+        reading = apart.reading()
+        start = reading.initial()
+        write(apart, 1, 1)
+        offset, first = follow(reading, start, 3)
+        assert reading.latest(offset, None, None) == offset
+        apart.database.execute("INSERT INTO noise SELECT generate_series(1, 10000)")
+        [(busy,)] = apart.database.execute("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn")
+        until(lambda: apart.confirmed() >= busy, "the idle acknowledgement")
+    write(apart, 2, 1)
+    with capturing(apart, lambda _: None, expiry_s=600):
+        offset, rest = follow(reading, offset, 3)
+        assert [e.row["id"] for e in first + rest] == ids(1, 2)
+
+
+def test_capture_apart_never_goes_on_with_another_slot(apart: World) -> None:
+    with capturing(apart, lambda _: None, expiry_s=600):
+        reading = apart.reading()
+        start = reading.initial()
+        write(apart, 1, 1)
+        offset, _ = follow(reading, start, 3)
+        reading.latest(offset, None, None)
+    apart.database.execute("SELECT pg_drop_replication_slot(%s)", [apart.options["slot.name"]])
+    write(apart, 2, 1)
+    with pytest.raises(PositionLost, match="can't be read again"):
+        run_apart(apart.definition, threading.Event(), expiry_s=600)

@@ -42,7 +42,7 @@ class PostgresTail:
         self._bytes = 0
         self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it
         self._told = time.monotonic()
-        self._asked = time.monotonic()
+        self._asked = float("-inf")  # ask at once: DDL may have come while nobody looked
         self._beat = time.monotonic()
         self._pending: tuple[int, list[tuple[Table, Table]]] | None = None
 
@@ -87,7 +87,10 @@ class PostgresTail:
         self._stream.feedback(self._acknowledged, reply=True)
 
     def quiet(self) -> bool:
-        """Whether no transaction is half read."""
+        """Whether no transaction is half read, and nothing of our own waits for its place."""
+        return self._between() and self._pending is None
+
+    def _between(self) -> bool:
         return self._framer.open is None and not self._messages
 
     def close(self) -> None:
@@ -107,7 +110,7 @@ class PostgresTail:
 
     def _at_end(self) -> bool:
         """Nothing more is on its way right now."""
-        return not self._stream.wait(0) and not self._stream.drain(self._messages, 1)
+        return not self._stream.wait(0)
 
     # -- keeping the server informed ---------------------------------------------------------------------------
 
@@ -124,7 +127,7 @@ class PostgresTail:
 
     def _changed_schema(self) -> Portion | None:
         """A schema change that wrote no row, once the log has passed the moment the catalog was asked."""
-        if not self.quiet():
+        if not self._between():
             return None
         if self._pending is None:
             self._ask()
