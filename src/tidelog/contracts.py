@@ -157,8 +157,9 @@ class Connector(Protocol):
 
     def check(self) -> list[Finding]: ...
 
-    def prepare(self) -> int:
-        """Create what the capture needs, if it is missing, and return the position where it starts."""
+    def prepare(self, *, resuming: bool = False) -> int:
+        """Create what the capture needs, if it is missing, and return the position where it starts. When `resuming`,
+        what held our place in the log must still be there, or the position is lost."""
 
     def tail(self, start: int, known: Sequence[Table], memory_bytes: int) -> Tail:
         """Read the log from `start`. `known` are the tables as the journal last saw them; a portion stays
@@ -166,6 +167,9 @@ class Connector(Protocol):
 
     def log_end(self) -> int:
         """Where the database's log ends now."""
+
+    def through(self, log_end: int) -> int:
+        """The last position that stands at this place of the log, records of our own included."""
 
     def decoder(self) -> Decoder: ...
 

@@ -13,12 +13,23 @@ from tests.servers import Database
 from tests.spark.conftest import Build
 from tidelog import ConfigError, PositionLost, UnsupportedChange, connectors
 from tidelog.engine.home import Home
+from tidelog.engine.reading import Reading
 from tidelog.spark.pipeline import Pipeline, Progress
 
 
 def prepare(pipeline: Pipeline) -> None:
     definition = pipeline.definition
     connectors.create(definition.connector, definition.source_options).prepare()
+
+
+def capture_only(pipeline: Pipeline, events: int) -> None:
+    """Fill the journal, and deliver nothing."""
+    reading = Reading(pipeline.definition, Home.open(pipeline.definition.name))
+    start = reading.initial()
+    reading.drain()
+    end = reading.latest(start, None, None)
+    assert sum(s.last - s.first for s in reading.plan(start, end).slices) == events
+    reading.close()
 
 
 def rows(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
@@ -82,6 +93,57 @@ def test_a_column_added_without_any_row_event_fills_the_old_rows(
         wait(run, lambda: "price" in {f.name for f in DeltaTable(str(tmp_path / "lake/public/t")).schema().fields})
     prices = DeltaTable(str(tmp_path / "lake/public/t")).to_pyarrow_table(columns=["price", "note"]).to_pylist()
     assert [(str(p["price"]), p["note"]) for p in prices] == [("9.99", None)] * 2
+
+
+def test_ddl_without_row_events_also_when_draining(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, old text)")
+    pipeline = build(source={"schema.refresh.interval.ms": "60000"})
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1, 'a')")
+    pipeline.run(spark, once=True)
+    database.execute("ALTER TABLE t RENAME COLUMN old TO new")
+    database.execute("ALTER TABLE t ADD COLUMN n int DEFAULT 3")
+    pipeline.run(spark, once=True)
+    assert rows(tmp_path, "t", "id", "new", "n") == [(1, "a", 3)]
+
+
+def test_a_damaged_journal_is_read_again_from_the_database(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t SELECT generate_series(1, 5000)")
+    capture_only(pipeline, events=5000)
+    segment = max(Home.at("shop").journal.glob("segments/*.arrow"), key=lambda file: file.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    pipeline.run(spark, once=True)
+    assert len(rows(tmp_path, "t", "id")) == 5000
+
+
+def test_secrets_appear_nowhere(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1)")
+    pipeline.run(spark, once=True)
+    with pipeline.start(spark) as run:
+        database.execute("INSERT INTO t VALUES (2)")
+        wait(run, lambda: run.progress().events_total == 1)
+        run.query.explain(extended=True)
+    assert repr(pipeline.definition)
+    told = capfd.readouterr()
+    assert "tidelog" in told.out
+    files = [f for f in tmp_path.rglob("*") if f.is_file()]
+    assert files
+    for text in [told.out, told.err, repr(pipeline.definition), *(f.read_bytes().decode("latin-1") for f in files)]:
+        assert database.password not in text
 
 
 def test_what_runs_already_is_not_started_twice(spark: SparkSession, database: Database, build: Build) -> None:

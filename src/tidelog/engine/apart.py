@@ -18,7 +18,7 @@ from tidelog.engine.readers import Known, Readers
 from tidelog.engine.reading import files_of, journal_of
 
 _CHECK_S = 1.0
-_EXPIRY_S = 600.0
+_EXPIRY_S = 3600.0
 
 
 def run_apart(

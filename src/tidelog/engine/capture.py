@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from tidelog.contracts import Connector, Portion, Status, Tail
-from tidelog.errors import ConfigError, TidelogError, TransientError
+from tidelog.errors import ConfigError, TransientError
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 
@@ -123,16 +123,22 @@ class Capture:
                     self._from = self.journal.open(self._acknowledged)
                 self._session()
                 attempt = 0
-            except TransientError as exc:
+            except (TransientError, OSError) as exc:
+                if isinstance(exc, OSError) and self._files.local:
+                    self._fail(_disk_error(exc))
+                    return
                 attempt = 0 if self._status.state == "running" else attempt
                 self._set(state="reconnecting", warning=str(exc))
                 self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
                 attempt, reopen = attempt + 1, True
             except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
-                self._failure = exc if isinstance(exc, TidelogError) else _disk_error(exc)
-                self._set(state="failed", warning=str(self._failure))
+                self._fail(exc)
                 return
         self._set(state="stopped")
+
+    def _fail(self, exc: BaseException) -> None:
+        self._failure = exc
+        self._set(state="failed", warning=str(exc))
 
     def _session(self) -> None:
         start = self._skip_idle(self._from)
@@ -252,7 +258,5 @@ def write_status(path: Path) -> Callable[[Status], None]:
     return publish
 
 
-def _disk_error(exc: BaseException) -> BaseException:
-    if isinstance(exc, OSError):
-        return ConfigError(f"The journal can't be written ({exc.strerror or exc}).", hint="Free space, or move it.")
-    return exc
+def _disk_error(exc: OSError) -> ConfigError:
+    return ConfigError(f"The journal can't be written ({exc.strerror or exc}).", hint="Free space, or move it.")

@@ -49,10 +49,13 @@ class Plan:
 class Reading:
     """Used by one thread."""
 
-    def __init__(self, definition: Definition, home: Home, *, reader: str = "main") -> None:
+    def __init__(self, definition: Definition, home: Home, *, reader: str = "main", silent: bool = False) -> None:
+        """A `silent` reading acknowledges nothing."""
         self._definition = definition
         self._home = home
         self._reader = reader
+        self._silent = silent
+        self._prepared = False
         self._connector: Connector | None = None
         self._files = files_of(definition, home)
         self._apart = definition.limits.apart or home.holder("capture") is not None
@@ -60,7 +63,7 @@ class Reading:
         self._journal: SegmentJournal | None = None
         self._capture: Capture | None = None
         self._target: int | None = None
-        self._frozen: int | None = None
+        self._until: int | None = None
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
@@ -69,6 +72,7 @@ class Reading:
         """Where a first start begins."""
         if self._apart:
             return self._offset(self._readers.start(), 0, 0)
+        self._prepared = True
         return self._offset(self.connector.prepare(), 0, 0)
 
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
@@ -76,12 +80,13 @@ class Reading:
         self._serve(start.position)
         self.acknowledge(start)
         while True:
+            over = self._drained()  # asked before looking: whatever it speaks of is then in the journal
             if self._wait(start.position, self._patience()) > start.position:
                 self.journal.require(start.position)
-                reached = self.journal.limit(start.position, events, size, self._horizon())
+                reached = self.journal.limit(start.position, events, size, self._until)
                 if reached > start.position:
                     return self._offset(reached, *self.journal.last_commit(reached))
-            if self._target is None or self._drained():
+            if over:
                 return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
@@ -95,6 +100,8 @@ class Reading:
         return Plan(self._files.uri, self._definition.connector, selection, tuple(slices), tuple(commits))
 
     def acknowledge(self, offset: Offset) -> None:
+        if self._silent:
+            return
         if self._capture is not None:
             self._capture.acknowledge(offset.position)
         else:
@@ -103,6 +110,7 @@ class Reading:
     def drain(self) -> None:
         """End where the log ends now: `latest` never goes past it, and reaches it."""
         self._target = self.connector.log_end()
+        self._until = self.connector.through(self._target)
 
     def finish(self) -> None:
         """Everything is drained: let the database hear of the last acknowledgement, and give the slot back, since
@@ -159,6 +167,8 @@ class Reading:
             self._readers.acknowledge(self._reader, start)
             self.journal.follow(start)
             return
+        if not self._prepared:
+            self.connector.prepare(resuming=True)
         storage = self._definition.storage
         self._capture = Capture(
             self.connector,
@@ -174,21 +184,13 @@ class Reading:
         patience, self._patience_s = self._patience_s, _WAIT_S
         return patience
 
-    def _horizon(self) -> int | None:
-        """Where a drain ends. Once the log is read up to the target, what is in the journal then counts too: records
-        of our own that stand there, and what was committed meanwhile."""
-        if self._target is not None and self._frozen is None and self._drained():
-            self._frozen = max(self._target, self.journal.end())
-        return self._frozen or self._target
-
     def _drained(self) -> bool:
-        """Whether everything up to the target was read. A capture that runs elsewhere is not waited for."""
-        assert self._target is not None
-        if self._frozen is not None:
+        """Whether everything up to the target was read; always, where there is none."""
+        if self._target is None:
             return True
         if self._capture is not None:
-            return self._capture.caught_up(self._target, 0.5)
-        status = self.remote_status()
+            return self._capture.caught_up(self._target, 0)
+        status = self.remote_status()  # none on a machine of its own: then what the journal has is what there is
         return status.state == "starting" or status.seen >= self._target
 
     def _await(self, end: int) -> None:

@@ -111,7 +111,8 @@ class Run:
         self._warnings: tuple[str, ...] = ()
         try:
             self._sink: Sink | None = None
-            self._connector.prepare()  # before Spark takes its time to start
+            # Before Spark takes its time to start.
+            self._connector.prepare(resuming=any(self._home.checkpoint.glob("offsets/[0-9]*")))
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()

@@ -89,6 +89,8 @@ class Partition(InputPartition):
 class _Planning:
     """What both readers share: options, the journal's view, and the way from a plan to partitions."""
 
+    _silent = False
+
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = dict(options)
         self._schema = schema
@@ -103,7 +105,8 @@ class _Planning:
         if self._reading is None:
             definition = definition_of(self._options)
             home = Home(Path(self._options["home"])) if "home" in self._options else Home.open(definition.name)
-            self._reading = Reading(definition, home, reader=self._options.get("reader", "main"))
+            reader = self._options.get("reader", "main")
+            self._reading = Reading(definition, home, reader=reader, silent=self._silent)
         return self._reading
 
     def _partitions(self, plan: Plan) -> list[Partition]:
@@ -174,6 +177,8 @@ class StreamReader(_Planning, DataSourceStreamReader, SupportsTriggerAvailableNo
 
 class BatchReader(_Planning, DataSourceReader):
     """What the log holds now, from the slot's position or a given one, without acknowledging anything."""
+
+    _silent = True
 
     def partitions(self) -> Sequence[Partition]:
         reading = self.reading

@@ -131,7 +131,7 @@ def start_and_stop(world: World) -> Offset:
 def test_a_slot_that_was_dropped(world: World) -> None:
     offset = start_and_stop(world)
     world.database.execute("SELECT pg_drop_replication_slot(%s)", [world.options["slot.name"]])
-    with pytest.raises(PositionLost, match=r"slot \w+ does not exist any more: changes after [0-9A-F]+/") as caught:
+    with pytest.raises(PositionLost, match=r"slot \w+ does not exist any more: changes since") as caught:
         follow(world.reading(), offset, 1)
     assert "new snapshot" in caught.value.hint
 

@@ -72,7 +72,7 @@ def test_a_batch_is_the_same_after_a_crash_and_after_the_journal_is_lost(table: 
     write(table, 1, 30, each=90)
     until(lambda: reading.latest(start, None, None) != start, "the first transaction")
     reading.drain()
-    until(lambda: reading._done_up_to(reading._target or 0), "the end of the log")
+    until(lambda: reading._drained(), "the end of the log")
     end = reading.latest(start, 1000, None)
     first = decode(reading.plan(start, end))
     assert len(first) == 990

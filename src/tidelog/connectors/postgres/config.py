@@ -32,7 +32,6 @@ SETTINGS = (
     Setting("topic.prefix", "Logical name of the source; topics start with it. Default: the database's name.", ""),
     Setting("slot.name", "Replication slot; created when missing.", "tidelog"),
     Setting("slot.failover", "Let standbys keep the slot, where the server can (PostgreSQL 17).", "true", boolean),
-    Setting("slot.drop.on.stop", "Drop the slot at the end: for trials only.", "false", boolean),
     Setting("publication.name", "Publication that the slot reads.", "tidelog"),
     Setting(
         "publication.autocreate.mode",
@@ -125,7 +124,6 @@ class Config:
     connect_timeout_s: int
     slot: str
     failover: bool
-    drop_slot: bool
     publication: str
     autocreate: str
     origin: str
@@ -160,7 +158,6 @@ def read(options: Mapping[str, str]) -> Config:
         connect_timeout_s=max(1, values["database.connect.timeout.ms"] // 1000),
         slot=values["slot.name"],
         failover=values["slot.failover"],
-        drop_slot=values["slot.drop.on.stop"],
         publication=values["publication.name"],
         autocreate=values["publication.autocreate.mode"],
         origin=values["publish.origin"],

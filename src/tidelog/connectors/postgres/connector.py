@@ -59,7 +59,7 @@ class PostgresConnector:
 
     # -- publication and slot ----------------------------------------------------------------------------------
 
-    def prepare(self) -> int:
+    def prepare(self, *, resuming: bool = False) -> int:
         """The publication comes first: a slot can only decode what was published when it was created."""
         with Session(self._config) as session:
             if session.version < 130000:
@@ -69,6 +69,8 @@ class PostgresConnector:
                 )
             if self._config.autocreate != "disabled":
                 self._publish(session)
+            if resuming:
+                self._require_slot(session, None)
             return self._ensure_slot(session)
 
     def _publish(self, session: Session) -> None:
@@ -130,24 +132,24 @@ class PostgresConnector:
             confirmed = self._require_slot(session, position.resume(start))
         return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
 
-    def _require_slot(self, session: Session, start: int) -> int:
+    def _require_slot(self, session: Session, start: int | None) -> int:
         """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
         Returns how far the slot is acknowledged."""
+        after = f"after {lsn_text(start)}" if start is not None else "since the last delivered one"
         found = session.query(_SLOT, [self._config.slot])
         if not found:
             raise PositionLost(
-                f"The replication slot {self._config.slot} does not exist any more: changes after "
-                f"{lsn_text(start)} are lost.",
+                f"The replication slot {self._config.slot} does not exist any more: changes {after} are lost.",
                 hint=_START_OVER,
             )
         confirmed, state = found[0][0], found[0][1]
         if state == "lost":
             raise PositionLost(
                 f"The server removed log that the slot {self._config.slot} still needed (max_slot_wal_keep_size): "
-                f"changes after {lsn_text(start)} are lost.",
+                f"changes {after} are lost.",
                 hint=_START_OVER,
             )
-        if confirmed > start:
+        if start is not None and confirmed > start:
             raise PositionLost(
                 f"The slot {self._config.slot} stands at {lsn_text(int(confirmed))}, past the wanted "
                 f"{lsn_text(start)}: the changes between them can't be read again.",
@@ -163,6 +165,9 @@ class PostgresConnector:
 
     def log_end(self) -> int:
         return int(self._reader().query(LOG_END)[0][0])
+
+    def through(self, log_end: int) -> int:
+        return position.of_record(log_end)
 
     def document(self, at: int, xid: int, committed: int) -> dict[str, int]:
         return offset.document(at, xid, committed)
