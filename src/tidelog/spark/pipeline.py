@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -37,7 +38,8 @@ from tidelog.spark.session import session, warm
 from tidelog.spark.source import TidelogSource, options_of
 
 _LOOK_S = 0.1
-_RESTARTS = 3
+_TRIES = 3
+_CURABLE = (TransientError, CorruptState, PySparkException, Py4JError, OSError)
 _ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
 
 
@@ -126,16 +128,19 @@ class Run:
     # -- the life of a run ---------------------------------------------------------------------------------------
 
     def wait(self, watch: Callable[[Progress], None]) -> Progress:
-        """Until the query ends. What time or a second reading of the log can cure is tried again."""
-        restarts = 0
+        """Until the query ends. What time, a second reading of the log or a second try of Spark can cure is tried
+        again: a batch that is repeated changes nothing."""
+        tries = 0
         while True:
+            reached = self._progress.batch_id
             try:
                 self._look(watch)
-            except (TransientError, CorruptState):
-                restarts += 1
-                if restarts > _RESTARTS:
+            except _CURABLE as exc:
+                tries = 1 if self._progress.batch_id > reached else tries + 1
+                if tries > _TRIES:
                     raise
-                time.sleep(restarts)
+                self._warnings = (f"The query was started again after: {str(exc).splitlines()[0][:200]}",)
+                time.sleep(tries)
                 self._query = self._begin()
             else:
                 return self._progress
@@ -316,8 +321,6 @@ class Run:
         if isinstance(self._failure, TidelogError):
             return self._failure
         text = str(error) if error is not None else ""
-        if "Python worker failed to connect back" in text:
-            return TransientError("A Python worker did not start in time.", hint="Is the machine overloaded?")
         found = _ERROR.search(text)
         if found:
             kind = getattr(errors, found[1], TidelogError)
