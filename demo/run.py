@@ -16,10 +16,9 @@ from pathlib import Path
 
 from demo.embedded import Postgres, start_postgres
 from demo.shop import Writer, create_schema, furnish
-from tidelog import connectors
 from tidelog.cli.display import Line, progress_text
 from tidelog.cli.verify import lines, target_of
-from tidelog.engine.definition import Definition, load
+from tidelog.engine.definition import Definition, connector_of, load
 from tidelog.engine.verify import verify
 from tidelog.spark.pipeline import Pipeline, Progress, Run
 
@@ -117,7 +116,7 @@ def _follow(run: Run, writer: Writer, furnished: int) -> None:
 
 def _verify(definition: Definition, changes: int) -> int:
     print("tidelog verify: comparing every row …", flush=True)
-    connector = connectors.create(definition.connector, definition.source_options)
+    connector = connector_of(definition)
     with closing(connector):
         report = verify(connector, connector.tables(), target_of(definition), watch=_print_table)
     state = "in sync" if report.in_sync else "NOT in sync"

@@ -20,9 +20,8 @@ from deltalake import DeltaTable
 
 from tests.servers import Database
 from tests.spark.workload import SCHEMA, Change, Workload
-from tidelog import connectors
 from tidelog.cli.verify import target_of
-from tidelog.engine.definition import load
+from tidelog.engine.definition import connector_of, load
 from tidelog.engine.verify import verify
 
 DEFINITION = """
@@ -74,7 +73,7 @@ class Crash:
             connection.execute(SCHEMA)
         for file in self._files:
             definition = load(file)
-            connectors.create(definition.connector, definition.source_options).prepare()
+            connector_of(definition).prepare()
 
     def write(self, changes: int, kills: int) -> Workload:
         """Commit at least `changes` while the driver is killed `kills` times."""
@@ -112,7 +111,7 @@ class Crash:
 
     def differences(self) -> int:
         definition = load(self._files[0])
-        connector = connectors.create(definition.connector, definition.source_options)
+        connector = connector_of(definition)
         try:
             report = verify(connector, connector.tables(), target_of(definition))
         finally:

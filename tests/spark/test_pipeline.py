@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.servers import Database
 from tests.spark.conftest import Build
-from tidelog import ConfigError, PositionLost, UnsupportedChange, connectors
+from tidelog import ConfigError, PositionLost, UnsupportedChange
+from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
 from tidelog.spark.pipeline import Pipeline, Progress
@@ -19,7 +20,7 @@ from tidelog.spark.pipeline import Pipeline, Progress
 
 def prepare(pipeline: Pipeline) -> None:
     definition = pipeline.definition
-    connectors.create(definition.connector, definition.source_options).prepare()
+    connector_of(definition).prepare()
 
 
 def capture_only(pipeline: Pipeline, events: int) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tidelog import connectors
 from tidelog.contracts import Connector
 from tidelog.core.settings import nearest, parse
-from tidelog.engine.definition import Definition, load
+from tidelog.engine.definition import Definition, connector_of, load
 from tidelog.errors import ConfigError
 
 
 def loaded(file: str) -> tuple[Definition, Connector]:
     """The definition, and its connector; nothing is connected yet."""
     definition = load(file)
-    connector = connectors.create(definition.connector, definition.source_options)
+    connector = connector_of(definition)
     _require_sink(definition)
     return definition, connector
 

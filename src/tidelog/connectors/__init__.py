@@ -12,9 +12,10 @@ from tidelog.errors import ConfigError
 _FOLDERS = {"postgres": "postgres", "postgresql": "postgres"}
 
 
-def create(name: str, options: Mapping[str, str]) -> Connector:
-    """The connector `name` with its settings; nothing is connected yet."""
-    found: Connector = import_module(f"{__name__}.{_folder(name)}.connector").create(options)
+def create(name: str, options: Mapping[str, str], *, pipeline: str = "tidelog") -> Connector:
+    """The connector `name` with its settings; nothing is connected yet. What it creates in the database is named
+    after the pipeline, so that two pipelines never share it by accident."""
+    found: Connector = import_module(f"{__name__}.{_folder(name)}.connector").create(options, pipeline)
     return found
 
 

@@ -9,10 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidelog import connectors
 from tidelog.contracts import Connector, Status
 from tidelog.engine.capture import Capture, write_status
-from tidelog.engine.definition import Definition
+from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.readers import Known, Readers
 from tidelog.engine.reading import files_of, journal_of
@@ -31,7 +30,7 @@ def run_apart(
     """Capture until `stop` is set."""
     home = Home.open(definition.name)
     with home.lock("capture"):
-        connector = connectors.create(definition.connector, definition.source_options)
+        connector = connector_of(definition)
         try:
             _serve(definition, home, connector, stop, watch, expiry_s)
         finally:

@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from tidelog import connectors
+from tidelog.contracts import Connector
 from tidelog.core.settings import REFERENCE, Setting, count, duration, parse, resolve, size, unknown
 from tidelog.errors import ConfigError
 
@@ -134,6 +136,11 @@ class Definition:
 
     def __repr__(self) -> str:
         return f"Definition({self.redacted()})"
+
+
+def connector_of(definition: Definition) -> Connector:
+    """The definition's connector; nothing is connected yet."""
+    return connectors.create(definition.connector, definition.source_options, pipeline=definition.name)
 
 
 def load(path: str | Path) -> Definition:

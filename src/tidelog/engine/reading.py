@@ -14,10 +14,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog import connectors
 from tidelog.contracts import Connector, Slice, Status
 from tidelog.engine.capture import Capture, write_status
-from tidelog.engine.definition import Definition
+from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.readers import Readers
 from tidelog.errors import CorruptState, PositionLost
@@ -148,7 +147,7 @@ class Reading:
     @property
     def connector(self) -> Connector:
         if self._connector is None:
-            self._connector = connectors.create(self._definition.connector, self._definition.source_options)
+            self._connector = connector_of(self._definition)
         return self._connector
 
     @property

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog import connectors, errors
+from tidelog import errors
 from tidelog.contracts import Batch, Sink, Status, TableChanges
 from tidelog.engine import definition as definitions
 from tidelog.engine.capture import write_status
@@ -35,7 +35,7 @@ from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
 from tidelog.spark.session import session, warm
-from tidelog.spark.source import TidelogSource, options_of
+from tidelog.spark.source import STAGE, TidelogSource, options_of
 
 _LOOK_S = 0.1
 _TRIES = 3
@@ -104,7 +104,7 @@ class Run:
         self._home = Home.open(definition.name)
         self._lock = self._home.lock("run")
         self._lock.__enter__()
-        self._connector = connectors.create(definition.connector, definition.source_options)
+        self._connector = definitions.connector_of(definition)
         self._failure: BaseException | None = None
         self._events = 0
         self._started = time.monotonic()
@@ -210,7 +210,8 @@ class Run:
             .options(**options_of(self._definition))
             .option("home", str(self._home.path))
             .option("shape", "staged")
-            .option("stage", self._stage())
+            .option(STAGE, self._stage())
+            .option("reader", self._definition.name)
             .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
             .load()
         )
@@ -269,7 +270,8 @@ class Run:
             parts = [self._read(row.path) for row in group if row.path]
             empty = self._connector.decoder().schema(table, selection).empty_table()
             runs.append((table, pa.concat_tables(parts) if parts else empty))
-        return TableChanges(tuple(dict.fromkeys(table for table, _ in runs)), runs)
+        newest_first = dict.fromkeys(table for table, _ in reversed(runs))
+        return TableChanges(tuple(newest_first)[::-1], runs)
 
     def _read(self, name: str) -> pa.Table:
         with Files(self._stage()).open(name) as source:

@@ -19,7 +19,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidelog import connectors
 from tidelog.contracts import ENVELOPE, Slice
 from tidelog.core.settings import nearest
 from tidelog.engine import definition as definitions
@@ -41,6 +40,8 @@ except ImportError:  # Spark 4.1 has no admission control for Python sources
 
 SECRET = "definition.secret"
 """The option that carries a whole definition; by its name, Spark hides its value wherever it shows options."""
+STAGE = "stage.secret"
+"""Where staged files go: a URI may carry credentials."""
 _PARTITION_ROWS = (10_000, 50_000)
 _PARTITION_BYTES = 32 << 20
 _OWN = {
@@ -49,7 +50,7 @@ _OWN = {
     "table",
     "shape",
     SECRET,
-    "stage",
+    STAGE,
     "parallelism",
     "path",
     "startposition",
@@ -124,7 +125,7 @@ class _Planning:
             selection=plan.selection.to_json(),
             shape=shape,
             slices=(),
-            stage=self._options.get("stage", ""),
+            stage=self._options.get(STAGE, ""),
         )
         tasks = [replace(task, sequence=i, slices=bundle) for i, bundle in enumerate(bundles)]
         if plan.commits and shape == "envelope":
@@ -202,7 +203,8 @@ def shape_of(options: Mapping[str, str]) -> str:
 def definition_of(options: Mapping[str, str]) -> Definition:
     """From one option `definition` (as the pipeline gives it) or from plain options (as in a notebook)."""
     if SECRET in options:
-        return definitions.from_mapping(json.loads(options[SECRET]))
+        return Definition(**json.loads(options[SECRET]))  # resolved already: a password may well contain ${…}
+    _refuse_salts(options)
     stream = {_STREAM[k]: v for k, v in options.items() if k in _STREAM}
     journal = {k.removeprefix("journal."): v for k, v in options.items() if k.startswith("journal.")}
     source = {k: v for k, v in options.items() if k not in _OWN | _STREAM.keys() and not k.startswith("journal.")}
@@ -218,6 +220,14 @@ def definition_of(options: Mapping[str, str]) -> Definition:
     )
 
 
+def _refuse_salts(options: Mapping[str, str]) -> None:
+    if any(name.startswith("column.mask.hash") for name in options):
+        raise ConfigError(
+            "Spark writes the names of options in lower case, which would change the salt of column.mask.hash.",
+            hint="Use a Pipeline, or YAML: they keep names as they are.",
+        )
+
+
 def options_of(definition: Definition) -> dict[str, str]:
     """A definition as options of the source."""
     raw = {k: v for k, v in asdict(definition).items() if v}
@@ -225,7 +235,7 @@ def options_of(definition: Definition) -> dict[str, str]:
 
 
 def _typed_schema(definition: Definition, name: str) -> pa.Schema:
-    connector = connectors.create(definition.connector, definition.source_options)
+    connector = definitions.connector_of(definition)
     try:
         table = _find(connector.tables(), name)
         return connector.decoder().schema(table, connector.selection())

@@ -30,9 +30,9 @@ SETTINGS = (
     Setting("database.sslkey", "File with the client's key.", ""),
     Setting("database.connect.timeout.ms", "How long one attempt to connect may take.", "10000", count),
     Setting("topic.prefix", "Logical name of the source; topics start with it. Default: the database's name.", ""),
-    Setting("slot.name", "Replication slot; created when missing.", "tidelog"),
+    Setting("slot.name", "Replication slot; created when missing. Default: named after the pipeline.", ""),
     Setting("slot.failover", "Let standbys keep the slot, where the server can (PostgreSQL 17).", "true", boolean),
-    Setting("publication.name", "Publication that the slot reads.", "tidelog"),
+    Setting("publication.name", "Publication that the slot reads. Default: named after the pipeline.", ""),
     Setting(
         "publication.autocreate.mode",
         "filtered: publish the captured tables; all_tables: publish all; disabled: it exists already.",
@@ -136,8 +136,9 @@ class Config:
         return f"Config({self.user}@{self.host}:{self.port}/{self.dbname}, slot={self.slot})"
 
 
-def read(options: Mapping[str, str]) -> Config:
+def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:
     values = parse(SETTINGS, options, subject="The PostgreSQL connector")
+    values |= {name: values[name] or own_name(pipeline) for name in ("slot.name", "publication.name")}
     for name in ("slot.name", "publication.name"):
         if not _NAME.fullmatch(values[name]):
             raise ConfigError(
@@ -189,6 +190,12 @@ def _selection(values: Mapping[str, Any]) -> Selection:
         connector="postgresql",
         database=values["database.dbname"],
     )
+
+
+def own_name(pipeline: str) -> str:
+    """`tidelog` for the pipeline of that name, `tidelog_shop` for `shop`: what PostgreSQL allows in a slot's name."""
+    plain = re.sub(r"[^a-z0-9_]", "_", pipeline.lower())
+    return plain if plain.startswith("tidelog") else f"tidelog_{plain}"[:63]
 
 
 def _operations(text: str) -> tuple[str, ...]:

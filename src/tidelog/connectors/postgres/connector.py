@@ -33,8 +33,8 @@ SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
 _PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
 
 
-def create(options: Mapping[str, str]) -> PostgresConnector:
-    return PostgresConnector(config.read(options))
+def create(options: Mapping[str, str], pipeline: str) -> PostgresConnector:
+    return PostgresConnector(config.read(options, pipeline))
 
 
 class PostgresConnector:
