@@ -52,7 +52,7 @@ def main() -> int:
         changes = _stream(server, definition, arguments.seconds)
         code = _verify(definition, changes)
         if arguments.keep:
-            _keep(server)
+            _keep(server, definition)
     return code
 
 
@@ -131,7 +131,8 @@ def _print_table(report: object) -> None:
         print(f"  {text}", flush=True)
 
 
-def _keep(server: Postgres) -> None:
+def _keep(server: Postgres, definition: Definition) -> None:
+    """Go on streaming, and tell how to look into it."""
     lake = FOLDER / "lake" / "public"
     print(f"""
 It is still running. In another terminal:
@@ -140,10 +141,14 @@ It is still running. In another terminal:
   duckdb -c "SELECT status, count(*) FROM delta_scan('{lake}/orders') GROUP BY 1"
   spark.read.format("delta").load("{lake}/orders")      (PySpark with Delta's jars)
   psql "{server.dsn_of(server.dbname)}"
-  PGPASSWORD={server.password} .venv/bin/tidelog run {FOLDER}/shop.yaml
 
-Ctrl-C ends it.""")
-    threading.Event().wait()
+Change something with psql and look again; tidelog goes on streaming. Ctrl-C ends it.
+""")
+    line = Line("shop")
+    try:
+        Pipeline.of(definition).run(watch=lambda progress: line.show(progress_text(progress)))
+    finally:
+        line.end()
 
 
 if __name__ == "__main__":

@@ -148,6 +148,8 @@ class Finding:
 class Lag:
     bytes: int
     """How much of the log is not yet acknowledged."""
+    kept_bytes: int
+    """How much of it the server keeps for us: long transactions hold back more than what is pending."""
     safe_bytes: int | None = None
     """How much more the server will keep before it gives up on us; None when it has no limit."""
 
@@ -274,12 +276,6 @@ class Source(Protocol):
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
 
 
-class Clock(Protocol):
-    def now_us(self) -> int: ...
-
-    def wait(self, seconds: float) -> None: ...
-
-
 @dataclass(frozen=True)
 class Status:
     """What a running capture tells about itself, for status lines, metrics and `tidelog status`."""
@@ -293,6 +289,8 @@ class Status:
     acknowledged: int = 0
     """Delivered up to here."""
     lag_bytes: int = 0
+    """Log that is not acknowledged yet."""
+    kept_bytes: int = 0
     """Log that the server keeps for us."""
     safe_bytes: int | None = None
     """How much more it is willing to keep; None when it has no limit."""

@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from contextlib import closing
+from dataclasses import asdict
 from typing import Any
 
 from tidelog.cli.display import duration
@@ -19,6 +20,7 @@ from tidelog.core.settings import size_text
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.errors import CorruptState, TidelogError
+from tidelog.stores.offsets import OffsetStore
 
 EXAMPLE = """\
 examples:
@@ -45,8 +47,14 @@ def gather(definition: Definition, connector: Connector) -> dict[str, Any]:
         "run_pid": home.holder("run"),
         "capture_pid": home.holder("capture"),
         "capture": _written(home),
+        "committed": _committed(home),
         "source": _source(connector),
     }
+
+
+def _committed(home: Home) -> dict[str, Any] | None:
+    last = OffsetStore(home.store).last()
+    return asdict(last) if last is not None else None
 
 
 def _written(home: Home) -> dict[str, Any] | None:
@@ -66,7 +74,7 @@ def _source(connector: Connector) -> dict[str, Any]:
             lag = connector.lag()
     except TidelogError as exc:
         return {"error": exc.message}
-    return {"lag_bytes": lag.bytes, "safe_bytes": lag.safe_bytes}
+    return {"lag_bytes": lag.bytes, "kept_bytes": lag.kept_bytes, "safe_bytes": lag.safe_bytes}
 
 
 def text(report: dict[str, Any]) -> str:
@@ -106,7 +114,7 @@ def _told(source: dict[str, Any]) -> str:
         return str(source["error"])
     safe = source["safe_bytes"]
     limit = "without limit" if safe is None else f"and {size_text(safe)} more at most"
-    return f"keeps {size_text(source['lag_bytes'])} of log for us, {limit}"
+    return f"keeps {size_text(source['kept_bytes'])} of log for us, {limit}"
 
 
 def _row(title: str, value: str) -> str:

@@ -5,16 +5,18 @@ Capture alone writes the journal. Queries follow it and tell how far they are; t
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from tidelog.contracts import Connector, Status
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.readers import Known, Readers
-from tidelog.engine.reading import files_of, journal_of
+from tidelog.engine.reading import STATUS, files_of, journal_of
+from tidelog.journal.files import Files
 
 _CHECK_S = 1.0
 _EXPIRY_S = 3600.0
@@ -29,7 +31,7 @@ def run_apart(
 ) -> None:
     """Capture until `stop` is set."""
     home = Home.open(definition.name)
-    with home.lock("capture"):
+    with home.lock("capture"), home.lock("journal"):
         connector = connector_of(definition)
         try:
             _serve(definition, home, connector, stop, watch, expiry_s)
@@ -52,7 +54,8 @@ def _serve(
         journal_of(definition, str(home.ledger), files),
         files,
         memory_bytes=definition.storage.memory_bytes,
-        publish=write_status(home.status),
+        notes=Files(str(home.path)),
+        publish=_publish(home, files),
     )
     forgotten: list[Known] = []
     prepared = connector.prepare()
@@ -69,6 +72,17 @@ def _serve(
             watch(_with_warning(capture.status(), forgotten))
     finally:
         capture.stop()
+
+
+def _publish(home: Home, files: Files) -> Callable[[Status], None]:
+    """Told twice: for `tidelog status` here, and beside the journal for queries that run elsewhere."""
+    locally = write_status(home.status)
+
+    def publish(status: Status) -> None:
+        locally(status)
+        files.write(STATUS, json.dumps(asdict(status)).encode())
+
+    return publish
 
 
 def _with_warning(status: Status, forgotten: list[Known]) -> Status:

@@ -11,12 +11,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
-from tidelog.contracts import Connector, Portion, Status, Tail
+from tidelog.contracts import Connector, Lag, Portion, Status, Tail
 from tidelog.errors import ConfigError, TransientError
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
@@ -27,7 +28,7 @@ _LAG_S = 10.0
 _IDLE_S = 5.0
 _BACKOFF_S = (0.2, 0.5, 1, 2, 5, 10, 30)
 _IDLE_FILE = "idle.json"
-_WARN_SAFE_BYTES = 1 << 30
+_KEPT_BYTES_MAX = 16 << 30
 
 
 class Capture:
@@ -37,12 +38,15 @@ class Capture:
         journal: SegmentJournal,
         files: Files,
         *,
+        notes: Files | None = None,
         memory_bytes: int = 64 << 20,
         publish: Callable[[Status], None] = lambda _: None,
     ) -> None:
         self.journal = journal
         self._connector = connector
         self._files = files
+        # Notes about empty stretches of the log are kept twice: losing the journal must not lose them.
+        self._notes = [files, notes] if notes is not None else [files]
         # The raw messages, their joined buffer, the blocks and the segment exist at the same time.
         self._portion_bytes = max(1 << 20, memory_bytes // 5)
         self._publish = publish
@@ -55,6 +59,7 @@ class Capture:
         self._goal = 0
         self._events: Counter[str] = Counter()
         self._failure: BaseException | None = None
+        self._lag_warning = ""
         self._thread = threading.Thread(target=self._run, name="tidelog-capture", daemon=True)
         self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0}
 
@@ -104,6 +109,10 @@ class Capture:
     def status(self) -> Status:
         return self._now()
 
+    def seen(self) -> int:
+        """The log is known up to here."""
+        return self._seen
+
     def raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -116,6 +125,17 @@ class Capture:
     # -- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._live()
+            self._set(state="stopped")
+        except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
+            self._failure = _disk_error(exc) if isinstance(exc, OSError) else exc
+            self._status = replace(self._status, state="failed", warning=str(self._failure))
+            with suppress(OSError):  # the disk may be what failed; whoever asks hears of it all the same
+                self._publish(self._now())
+
+    def _live(self) -> None:
+        """One session after the other, until stopped or until an error that time does not cure."""
         attempt, reopen = 0, False
         while not self._stopping.is_set():
             try:
@@ -125,20 +145,11 @@ class Capture:
                 attempt = 0
             except (TransientError, OSError) as exc:
                 if isinstance(exc, OSError) and self._files.local:
-                    self._fail(_disk_error(exc))
-                    return
+                    raise
                 attempt = 0 if self._status.state == "running" else attempt
                 self._set(state="reconnecting", warning=str(exc))
                 self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
                 attempt, reopen = attempt + 1, True
-            except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
-                self._fail(exc)
-                return
-        self._set(state="stopped")
-
-    def _fail(self, exc: BaseException) -> None:
-        self._failure = exc
-        self._set(state="failed", warning=str(exc))
 
     def _session(self) -> None:
         start = self._skip_idle(self._from)
@@ -192,15 +203,17 @@ class Capture:
         a restart knows that the gap between offset and slot was empty."""
         end, seen = self.journal.end(), tail.seen()
         if seen > end:
-            self._files.write(_IDLE_FILE, json.dumps({"position": end, "seen": seen}).encode())
+            note = json.dumps({"position": end, "seen": seen}).encode()
+            for place in self._notes:
+                place.write(_IDLE_FILE, note)
             tail.acknowledge(seen)
 
     def _skip_idle(self, start: int) -> int:
-        note = self._files.read(_IDLE_FILE)
-        if note is None:
-            return start
-        idle = json.loads(note)
-        return int(idle["seen"]) if idle["position"] <= start <= idle["seen"] else start
+        for note in filter(None, (place.read(_IDLE_FILE) for place in self._notes)):
+            idle = json.loads(note)
+            if idle["position"] <= start <= idle["seen"]:
+                start = int(idle["seen"])
+        return start
 
     # -- telling -----------------------------------------------------------------------------------------------
 
@@ -212,13 +225,8 @@ class Capture:
 
     def _watch_lag(self) -> None:
         lag = self._connector.lag()
-        self._status = replace(self._status, lag_bytes=lag.bytes, safe_bytes=lag.safe_bytes)
-        if lag.safe_bytes is not None and lag.safe_bytes < max(lag.bytes, _WARN_SAFE_BYTES):
-            warning = (
-                f"The server keeps {lag.bytes >> 20} MiB of log for us and drops it after {lag.safe_bytes >> 20} MiB "
-                "more (max_slot_wal_keep_size): speed up the sink, or raise that limit."
-            )
-            self._status = replace(self._status, warning=warning)
+        self._status = replace(self._status, lag_bytes=lag.bytes, kept_bytes=lag.kept_bytes, safe_bytes=lag.safe_bytes)
+        self._lag_warning = _warning(lag)
 
     def _set(self, **changes: str) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]
@@ -234,6 +242,7 @@ class Capture:
             events=dict(self._events),
             journal_bytes=self.journal.bytes(),
             updated_us=time.time_ns() // 1000,
+            warning=self._status.warning or self._lag_warning,
         )
 
     def _lag_ms(self) -> int:
@@ -256,6 +265,19 @@ def write_status(path: Path) -> Callable[[Status], None]:
         temporary.replace(path)
 
     return publish
+
+
+def _warning(lag: Lag) -> str:
+    """Before the server gives up on us, or its disk fills."""
+    kept = f"The server keeps {lag.kept_bytes >> 20} MiB of log for us"
+    if lag.safe_bytes is not None and lag.safe_bytes < lag.kept_bytes:
+        return (
+            f"{kept} and drops it after {lag.safe_bytes >> 20} MiB more (max_slot_wal_keep_size): end long "
+            "transactions, speed up the sink, or raise that limit."
+        )
+    if lag.safe_bytes is None and lag.kept_bytes > _KEPT_BYTES_MAX:
+        return f"{kept}, without a limit: its disk may fill. End long transactions, or speed up the sink."
+    return ""
 
 
 def _disk_error(exc: OSError) -> ConfigError:

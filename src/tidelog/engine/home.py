@@ -17,8 +17,6 @@ from typing import TextIO
 
 from tidelog.errors import ConfigError
 
-_TRIES = 4  # a `tidelog status` that looks at the lock holds it for an instant
-
 
 @dataclass(frozen=True)
 class Home:
@@ -56,6 +54,11 @@ class Home:
         return self.path / "ledger.sqlite"
 
     @property
+    def store(self) -> Path:
+        """The mirror of the committed offsets."""
+        return self.path / "store.sqlite"
+
+    @property
     def stage(self) -> Path:
         return self.path / "stage"
 
@@ -69,10 +72,10 @@ class Home:
         return self.path / "spark.log"
 
     @contextmanager
-    def lock(self, role: str = "run") -> Iterator[None]:
-        """Hold the name while the process lives; refused while another one holds it."""
+    def lock(self, role: str = "run", *, patience_s: float = 0.3) -> Iterator[None]:
+        """Hold the name while the process lives; refused while another one holds it for longer than we wait."""
         with self._lock_file(role) as file:
-            self._seize(file, role)
+            self._seize(file, role, patience_s)
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
@@ -94,12 +97,15 @@ class Home:
         if self.holder(role) is not None:
             raise self._taken(role)
 
-    def _seize(self, file: TextIO, role: str) -> None:
-        for attempt in range(_TRIES):
+    def _seize(self, file: TextIO, role: str, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while True:
             try:
                 return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                time.sleep(0.05 * attempt)
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
         raise self._taken(role)
 
     def _taken(self, role: str) -> ConfigError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ from tidelog.model.selection import Selection
 _WAIT_S = 0.05
 _FIRST_WAIT_S = 1.0
 _REPLAY_S = 300.0
+_LOCK_S = 20.0
+STATUS = "status.json"
 _SELECTIONS = "selections"
 
 
@@ -63,6 +66,7 @@ class Reading:
         self._capture: Capture | None = None
         self._target: int | None = None
         self._until: int | None = None
+        self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
@@ -116,7 +120,7 @@ class Reading:
         Spark does not always tell a source that its query is over."""
         if self._target is not None and self._capture is not None:
             self._capture.settle(5.0)
-            self._capture.stop()
+            self.close()
 
     def metrics(self) -> dict[str, Any]:
         status = self._capture.status() if self._capture is not None else self.remote_status()
@@ -131,16 +135,16 @@ class Reading:
         }
 
     def remote_status(self) -> Status:
-        try:
-            return Status(**json.loads(self._home.status.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return Status("starting")
+        """What a capture that runs apart last said of itself."""
+        text = self._files.read(STATUS)
+        return Status(**json.loads(text)) if text else Status("starting")
 
     def close(self) -> None:
         if self._capture is not None:
             self._capture.stop()
         if self._connector is not None:
             self._connector.close()
+        self._hold.close()
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -166,6 +170,7 @@ class Reading:
             self._readers.acknowledge(self._reader, start)
             self.journal.follow(start)
             return
+        self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
         if not self._prepared:
             self.connector.prepare(resuming=True)
         storage = self._definition.storage
@@ -173,6 +178,7 @@ class Reading:
             self.connector,
             self.journal,
             self._files,
+            notes=Files(str(self._home.path)),
             memory_bytes=storage.memory_bytes,
             publish=write_status(self._home.status),
         )
@@ -194,12 +200,17 @@ class Reading:
 
     def _await(self, end: int) -> None:
         deadline = time.monotonic() + _REPLAY_S
-        while self._wait(end - 1, 0.5) < end:
+        while self._wait(end - 1, 0.2) < end and not self._passed(end):
             if time.monotonic() > deadline:
                 raise PositionLost(
                     f"A batch that ends at {end} can't be read again: the log has come to {self.journal.end()} only.",
                     hint="Is the database reachable, and the slot the one this pipeline used before?",
                 )
+
+    def _passed(self, end: int) -> bool:
+        """Whether the log is known past `end`: after a loss of the journal, a record of our own that stood there is
+        not read again, because the database knows nothing of it."""
+        return self._capture is not None and self.connector.through(self._capture.seen()) >= end
 
     def _wait(self, beyond: int, seconds: float) -> int:
         if self._capture is not None:

@@ -51,7 +51,7 @@ class Files:
         return f"{self._place[1].rstrip('/')}/{name}"
 
     def names(self, folder: str) -> list[str]:
-        selector = fs.FileSelector(self.path(folder), allow_not_found=True)
+        selector = fs.FileSelector(self.path(folder).rstrip("/"), allow_not_found=True)
         found = self._place[0].get_file_info(selector)
         return sorted(f.base_name for f in found if f.type == fs.FileType.File and not f.base_name.endswith(".tmp"))
 

@@ -70,6 +70,7 @@ class SegmentJournal:
             self._released = start
             self._end = max([start, *(e.end for e in self._entries)])
             self._number, self._epoch_start = 0, self._end
+            self._ledger.forget(self._end)
             return self._end
 
     def follow(self, start: int) -> None:
@@ -82,6 +83,8 @@ class SegmentJournal:
     def require(self, start: int) -> None:
         """Refuse to serve from a place that the journal does not hold any more."""
         with self._changed:
+            if not self._entries and self._end > max(start, self._released):
+                raise CorruptState("The journal's segments are gone.", hint="Start again: they are read once more.")
             if self._entries and self._entries[0].floor > start:
                 raise PositionLost(
                     f"The journal starts at {self._entries[0].floor}, past the wanted {start}: what lies between them "

@@ -128,6 +128,11 @@ class Ledger:
             newest = dict(self._db.execute(sql).fetchall())
         return [Table.from_json(text) for text in newest.values()]
 
+    def forget(self, position: int) -> None:
+        """Versions seen from `position` on: what told of them is lost, and will be told again."""
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM version WHERE position >= ?", (position,))
+
     def close(self) -> None:
         with self._lock:
             self._db.close()

@@ -36,6 +36,7 @@ from tidelog.model.selection import Selection
 from tidelog.spark import sinks
 from tidelog.spark.session import session, warm
 from tidelog.spark.source import STAGE, TidelogSource, options_of
+from tidelog.stores.offsets import Committed, OffsetStore
 
 _LOOK_S = 0.1
 _TRIES = 3
@@ -111,6 +112,8 @@ class Run:
         self._recent: list[tuple[float, int]] = []
         self._progress = Progress()
         self._warnings: tuple[str, ...] = ()
+        self._store = OffsetStore(self._home.store)
+        self._mirrored = -1
         try:
             self._sink: Sink | None = None
             # Before Spark takes its time to start.
@@ -148,9 +151,20 @@ class Run:
     def _look(self, watch: Callable[[Progress], None]) -> None:
         while self._query.isActive:
             time.sleep(_LOOK_S)
+            self._mirror()
             watch(self.progress())
+        self._mirror()
         watch(self.progress())
         self.raise_failure()
+
+    def _mirror(self) -> None:
+        """Repeat in the store what the checkpoint has committed."""
+        told = self._query.lastProgress
+        if told is None or told.batchId == self._mirrored or not told.sources or not told.sources[0].endOffset:
+            return
+        self._mirrored = told.batchId
+        offset = json.loads(told.sources[0].endOffset)
+        self._store.mirror(Committed(str(told.id), told.batchId, offset, time.time_ns() // 1000))
 
     def raise_failure(self) -> None:
         """What the query died of, if it did."""
@@ -204,6 +218,9 @@ class Run:
     def _begin(self) -> StreamingQuery:
         self._failure = None
         self._home.stage.mkdir(parents=True, exist_ok=True)
+        stage = Files(self._stage())
+        for name in stage.names(""):  # of attempts that died: a batch that is repeated stages anew
+            stage.delete(name)
         self._spark.dataSource.register(TidelogSource)
         stream = (
             self._spark.readStream.format("tidelog")

@@ -68,6 +68,11 @@ class TidelogSource(DataSource):
 
     def schema(self) -> StructType:
         shape = shape_of(self.options)
+        if shape == "typed" and self.options.get("event.processing.failure.handling.mode") == "dead-letter":
+            raise ConfigError(
+                "The typed columns of one table have no place for dead letters.",
+                hint="Leave out the option table (the envelope has a topic for them), or use a Pipeline.",
+            )
         if shape == "envelope":
             return from_arrow_schema(ENVELOPE)
         if shape == "staged":
@@ -188,7 +193,9 @@ class BatchReader(_Planning, DataSourceReader):
             start = replace(start, position=int(self._options["startposition"]))
         try:
             reading.drain()
-            end = reading.latest(start, None, None)
+            end = start
+            while (further := reading.latest(end, None, None)) != end:
+                end = further
             if "endposition" in self._options:
                 end = replace(end, position=min(end.position, int(self._options["endposition"])))
             return self._partitions(reading.plan(start, end))

@@ -9,6 +9,7 @@ with its own types, cross one stream without passing through JSON or the JVM.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
+_LOG = logging.getLogger("tidelog")
 STAGED = pa.schema(
     [
         ("sequence", pa.int64()),  # order of the pieces of a batch
@@ -52,8 +54,6 @@ class Task:
     slices: tuple[Slice, ...]
     commits: tuple[Slice, ...] = ()
     stage: str = ""
-    columns: tuple[str, ...] = ()
-    """Typed shape: the columns that the query was started with."""
 
 
 def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
@@ -86,8 +86,23 @@ def _enveloped(task: Task, decoder: Decoder, selection: Selection) -> Iterator[p
         yield decoded.rows
         if decoded.failures is not None and selection.failures == "dead-letter":
             yield _dead_letters(decoded.failures, selection)
+        else:
+            _warn(decoded)
     for piece in task.commits:
         yield _transactions(_load(task, piece), selection)
+
+
+def _warn(decoded: Decoded) -> None:
+    """Into the executor's log: a plain query has no other place for it."""
+    if decoded.failures is not None and decoded.failures.num_rows:
+        first = decoded.failures.slice(0, 1).to_pylist()[0]
+        _LOG.warning(
+            "%d records could not be decoded and were left out; %s at %d: %s",
+            decoded.failures.num_rows,
+            first["table"],
+            first["position"],
+            first["reason"],
+        )
 
 
 def _dead_letters(failures: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
@@ -122,6 +137,7 @@ def _typed(task: Task, decoder: Decoder, selection: Selection, schema: pa.Schema
     for piece in task.slices:
         if piece.table is not None:
             decoded = decoder.typed(_load(task, piece), piece.table, selection)
+            _warn(decoded)
             yield fit(decoded.rows, schema, piece.table)
 
 

@@ -1,1 +1,1 @@
-"""Where control state rests: offsets, connectors, signals. Empty until the offset API comes."""
+"""Where control state rests: SQLite in the pipeline's state folder."""

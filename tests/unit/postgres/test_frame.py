@@ -26,7 +26,7 @@ CLOCK = 1_800_000_000_000_000
 Row = dict[str, Any]
 
 
-def describe(relation: Relation) -> Table:
+def describe(relation: Relation, known: Table | None) -> Table:  # noqa: ARG001
     columns = tuple(Column(c.name, "int4", c.modifier) for c in relation.columns)
     return Table(relation.oid, relation.schema, relation.name, columns, (relation.columns[0].name,))
 

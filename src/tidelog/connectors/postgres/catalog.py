@@ -84,15 +84,22 @@ class Catalog:
         self._selection = selection
         self._types: dict[int, Resolved] = {}
 
-    def describe(self, relation: Relation) -> Table:
-        """The version of a table that a relation message announces."""
-        attributes = {a.name: a for a in self._attributes([relation.oid]).get(relation.oid, [])}
+    def describe(self, relation: Relation, known: Table | None) -> Table:
+        """The version of a table that a relation message announces; `known` is the version before it.
+
+        The catalog knows what a column is, beyond its name, only while it still shows the very columns of the
+        message. When it has moved on, a column that was known keeps its identity, and a new one has none."""
+        attributes = [a for a in self._attributes([relation.oid]).get(relation.oid, []) if not a.generated]
         self._learn([c.type_oid for c in relation.columns])
+        if [_as_relation(a) for a in attributes] == [replace(c, in_identity=False) for c in relation.columns]:
+            columns = tuple(map(self._column, relation.columns, attributes))
+        else:
+            columns = tuple(self._remembered(c, known) for c in relation.columns)
         return Table(
             id=relation.oid,
             schema=relation.schema,
             name=relation.name,
-            columns=tuple(self._column(c, attributes.get(c.name)) for c in relation.columns),
+            columns=columns,
             key=self._key(relation),
             old_image=_IDENTITIES.get(relation.identity, "key"),
         )
@@ -137,6 +144,13 @@ class Catalog:
             fill=attribute.fill if same_type else None,
             rewritten=attribute.rewritten or not same_type,
         )
+
+    def _remembered(self, column: RelationColumn, known: Table | None) -> Column:
+        plain = self._column(column, None)
+        for before in known.columns if known is not None else ():
+            if (before.name, before.type, before.modifier) == (plain.name, plain.type, plain.modifier):
+                return before
+        return replace(plain, rewritten=known is not None)
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
         """The primary key; else the identity that the log itself marks, unless that is the whole row."""

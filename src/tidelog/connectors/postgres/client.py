@@ -213,6 +213,7 @@ def _conninfo(config: Config, application: str, **more: str) -> str:
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=4,
+        tcp_user_timeout=30_000,
         options=_RENDERING,
         **config.tls,
         **more,

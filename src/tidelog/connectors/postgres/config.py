@@ -7,11 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidelog.connectors.postgres.rules import algorithm
 from tidelog.core.settings import Setting, boolean, count, parse, patterns
 from tidelog.errors import ConfigError
 from tidelog.model.selection import ColumnRule, Selection
 
 _NAME = re.compile(r"[a-z0-9_]{1,63}")
+
+
+def keys(text: str) -> str:
+    for entry in filter(None, text.split(";")):
+        pattern, colon, names = entry.rpartition(":")
+        if not (colon and pattern.strip() and all(name.strip() for name in names.split(","))):
+            raise ValueError("write schema.table:column,column and separate tables by semicolons")
+        patterns(pattern.strip())
+    return text
+
 
 SETTINGS = (
     Setting("database.hostname", "Host name or address of the server, or the folder of its socket.", "localhost"),
@@ -45,7 +56,7 @@ SETTINGS = (
     Setting("table.exclude.list", "Regular expressions over schema.table: tables to leave out.", "", patterns),
     Setting("column.include.list", "Regular expressions over schema.table.column.", "", patterns),
     Setting("column.exclude.list", "Regular expressions over schema.table.column.", "", patterns),
-    Setting("message.key.columns", "Keys instead of the primary key: schema.table:column,column;…", ""),
+    Setting("message.key.columns", "Keys instead of the primary key: schema.table:column,column;…", "", keys),
     Setting(
         "column.mask.with.N.chars",
         "Columns shown as N asterisks.",
@@ -214,5 +225,6 @@ def _rules(values: Mapping[str, Any]) -> list[ColumnRule]:
     for name, columns in values["column.mask.hash.ALGORITHM.with.salt.SALT"].items():
         found = re.fullmatch(r"column\.mask\.hash(?:\.v2)?\.([^.]+)\.with\.salt\.(.+)", name)
         if found:
+            algorithm(found[1])  # a mistake is told now, not on an executor
             rules.append(ColumnRule("hash", columns, algorithm=found[1], salt=found[2]))
     return rules

@@ -25,7 +25,9 @@ _ROWS_PER_READ = 50_000
 _SLOT = """
 SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
        pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
-                       confirmed_flush_lsn)
+                       confirmed_flush_lsn),
+       pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
+                       restart_lsn)
   FROM pg_replication_slots
  WHERE slot_name = %s
 """
@@ -145,8 +147,8 @@ class PostgresConnector:
         confirmed, state = found[0][0], found[0][1]
         if state == "lost":
             raise PositionLost(
-                f"The server removed log that the slot {self._config.slot} still needed (max_slot_wal_keep_size): "
-                f"changes {after} are lost.",
+                f"The server removed log that the slot {self._config.slot} still needed (max_slot_wal_keep_size, or "
+                f"idle_replication_slot_timeout): changes {after} are lost.",
                 hint=_START_OVER,
             )
         if start is not None and confirmed > start:
@@ -161,7 +163,8 @@ class PostgresConnector:
         found = self._reader().query(_SLOT, [self._config.slot])
         if not found:
             raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
-        return Lag(int(found[0][4]), None if found[0][2] is None else int(found[0][2]))
+        _, _, safe, _, pending, kept = found[0]
+        return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
 
     def log_end(self) -> int:
         return int(self._reader().query(LOG_END)[0][0])
@@ -181,7 +184,13 @@ class PostgresConnector:
         return decode.values(pa.array([text]), table, column, self._config.selection)[0][0]
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self.read_range(table, columns, None, None)
+        """By the names of today: the log may be behind. A column that is gone or has another type by now is null; the
+        version of the table that says so is still to come, and asks again."""
+        for now in Catalog(self._reader(), self._config.selection).present([table.id]):
+            names = [_name_now(table.column(c), now) for c in columns]
+            if None not in [name for c, name in zip(columns, names, strict=True) if c in table.key]:
+                chosen = ", ".join("NULL" if name is None else _name(name) for name in names)
+                yield from self._select(f"SELECT {chosen} FROM {_quoted(now)}", table, columns)
 
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
@@ -190,8 +199,11 @@ class PostgresConnector:
         limits += [f"{_key(table, self._config.selection)} <= {_literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
         names = ", ".join(_name(c) for c in columns)
+        return self._select(f"SELECT {names} FROM {_quoted(table)}{where}", table, columns)
+
+    def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with Session(self._config) as session:
-            for text in session.copy(f"SELECT {names} FROM {_quoted(table)}{where}", _ROWS_PER_READ):
+            for text in session.copy(sql, _ROWS_PER_READ):
                 yield self._typed(text, table, columns)
 
     def bounds(self, table: Table, rows: int) -> list[str]:
@@ -207,7 +219,7 @@ class PostgresConnector:
         texts = csv.read_csv(
             BytesIO(text),
             read_options=csv.ReadOptions(column_names=[f"c{i}" for i in range(len(columns))]),
-            parse_options=csv.ParseOptions(newlines_in_values=True),
+            parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(
                 column_types={f"c{i}": pa.string() for i in range(len(columns))},
                 null_values=[""],
@@ -249,6 +261,15 @@ def _key(table: Table, selection: Selection) -> str:
     name = _name(column.name)
     as_text = pa.types.is_string(types.arrow_type(column, selection))
     return f'{name}::text COLLATE "C"' if as_text else name
+
+
+def _name_now(column: Column, now: Table) -> str | None:
+    """What a column is called today, if it is still the same."""
+    for other in now.columns:
+        same = other.number == column.number if column.number else other.name == column.name
+        if same and (other.type, other.modifier) == (column.type, column.modifier):
+            return other.name
+    return None
 
 
 def _name(name: str) -> str:

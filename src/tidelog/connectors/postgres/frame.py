@@ -50,7 +50,7 @@ class Open:
 class Framer:
     def __init__(
         self,
-        describe: Callable[[Relation], Table],
+        describe: Callable[[Relation, Table | None], Table],
         *,
         next_xid: int,
         tables: Sequence[Table] = (),
@@ -83,7 +83,7 @@ class Framer:
         """The table version of a relation message; described anew only when the message differs."""
         if self._relations.get(relation.oid) != relation:
             self._relations[relation.oid] = relation
-            self.tables[relation.oid] = self._describe(relation)
+            self.tables[relation.oid] = self._describe(relation, self.tables.get(relation.oid))
         return self.tables[relation.oid]
 
     def widen(self, xids: Ints) -> Ints:

@@ -78,14 +78,14 @@ def _apply(texts: pa.StringArray, rule: ColumnRule) -> pa.StringArray:
 
 def _hashed(texts: pa.StringArray, rule: ColumnRule) -> pa.StringArray:
     """Each distinct value is hashed once: hashing goes value by value."""
-    name, salt = _algorithm(rule.algorithm), rule.salt.encode()
+    name, salt = algorithm(rule.algorithm), rule.salt.encode()
     coded = texts.dictionary_encode()
     values = coded.dictionary.view(pa.binary()).to_pylist()
     digests = [hashlib.new(name, salt + value, usedforsecurity=False).hexdigest() for value in values]
     return pa.array(digests, pa.string()).take(coded.indices)
 
 
-def _algorithm(name: str) -> str:
+def algorithm(name: str) -> str:
     """Java's name of a hash as Python has it: SHA-256 is sha256, SHA3-256 is sha3_256, SHA-512/256 is sha512_256."""
     lower = name.lower()
     python = lower.replace("-", "_") if lower.startswith("sha3-") else lower.replace("-", "").replace("/", "_")
