@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidelog.core.fold import META, Run
 from tidelog.errors import UnsupportedChange
-from tidelog.model.schema import Column, Table
+from tidelog.model.schema import UNSURE, Column, Table
 from tidelog.model.selection import Selection
 
 NUMBER, TYPE, MODIFIER = "tidelog.number", "tidelog.type", "tidelog.modifier"
@@ -98,7 +98,8 @@ def plan(present: pa.Schema, wanted: pa.Schema, table: Table, key: Sequence[str]
     kept = [Step(p, p.name) for p in present if p.name in dropped]
     order = {p.name: i for i, p in enumerate(present)}
     steps = sorted([*steps, *kept], key=lambda s: order[s.origin or ""])
-    return Plan((*steps, *(_add(w, table, parse, replaces=w.name in order) for w in fresh)))
+    unsure = any(map(_unsure, present))  # a new column may be one of these under another name
+    return Plan((*steps, *(_add(w, table, parse, w.name in order, unsure or _unsure(w)) for w in fresh)))
 
 
 def _successor(field: pa.Field, wanted: pa.Schema, present: pa.Schema) -> pa.Field | None:
@@ -116,7 +117,8 @@ def _successor(field: pa.Field, wanted: pa.Schema, present: pa.Schema) -> pa.Fie
 
 
 def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
-    way = passage(old, new)
+    doubtful = (_unsure(old) or _unsure(new)) and new.name not in key
+    way = "ask" if doubtful else passage(old, new)
     notes = [f"{old.name} is now called {new.name}"] if old.name != new.name else []
     if way == "same":
         kept = (
@@ -132,13 +134,13 @@ def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
     return Step(new, old.name, note=", ".join(notes), ask=way == "ask")
 
 
-def _add(field: pa.Field, table: Table, parse: Parse, replaces: bool) -> Step:
+def _add(field: pa.Field, table: Table, parse: Parse, replaces: bool, unsure: bool) -> Step:
     column = next((c for c in table.columns if c.name == field.name), None)
     note = f"{field.name} is new" if not replaces else f"{field.name} is another column than before"
     if column is None:
         return Step(field, None, note=note, replaces=replaces)
     fill = None if column.fill is None else _scalar(parse(column.fill, table, column), field.type)
-    return Step(field, None, fill, note, column.rewritten, replaces)
+    return Step(field, None, fill, note, column.rewritten or unsure, replaces)
 
 
 def passage(old: pa.Field, new: pa.Field) -> str:
@@ -258,7 +260,12 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _number(field: pa.Field) -> int:
-    return int(_meta(field, NUMBER) or 0)
+    return max(0, int(_meta(field, NUMBER) or 0))
+
+
+def _unsure(field: pa.Field) -> bool:
+    """The column has an identity that nobody knows: its name alone proves nothing, and the source has to tell."""
+    return _meta(field, NUMBER) == str(UNSURE)
 
 
 def _meta(field: pa.Field, name: str) -> str:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+UNSURE = -1
+
 
 @dataclass(frozen=True)
 class Column:
@@ -23,7 +25,8 @@ class Column:
     """Length, or precision and scale, as the database packs them; -1 for none."""
     nullable: bool = True
     number: int = 0
-    """What stays the same when the column is renamed; 0 when unknown."""
+    """What stays the same when the column is renamed; 0 where there is no such thing, `UNSURE` where there is one
+    that could not be learnt."""
     fill: str | None = None
     """The text of the value that rows older than the column hold, if the database keeps one."""
     rewritten: bool = False

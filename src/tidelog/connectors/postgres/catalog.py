@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.wire import Relation, RelationColumn
-from tidelog.model.schema import Column, Table
+from tidelog.model.schema import UNSURE, Column, Table
 from tidelog.model.selection import Selection
 
 _KINDS = {"e": "enum", "c": "composite", "r": "range", "m": "multirange"}
@@ -88,7 +88,7 @@ class Catalog:
         """The version of a table that a relation message announces; `known` is the version before it.
 
         The catalog knows what a column is, beyond its name, only while it still shows the very columns of the
-        message. When it has moved on, a column that was known keeps its identity, and a new one has none."""
+        message. When it has moved on, a column that was known keeps its identity, and that of a new one is unsure."""
         attributes = [a for a in self._attributes([relation.oid]).get(relation.oid, []) if not a.generated]
         self._learn([c.type_oid for c in relation.columns])
         if [_as_relation(a) for a in attributes] == [replace(c, in_identity=False) for c in relation.columns]:
@@ -150,7 +150,7 @@ class Catalog:
         for before in known.columns if known is not None else ():
             if (before.name, before.type, before.modifier) == (plain.name, plain.type, plain.modifier):
                 return before
-        return replace(plain, rewritten=known is not None)
+        return replace(plain, number=UNSURE)
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
         """The primary key; else the identity that the log itself marks, unless that is the whole row."""

@@ -266,7 +266,7 @@ def _key(table: Table, selection: Selection) -> str:
 def _name_now(column: Column, now: Table) -> str | None:
     """What a column is called today, if it is still the same."""
     for other in now.columns:
-        same = other.number == column.number if column.number else other.name == column.name
+        same = other.number == column.number if column.number > 0 else other.name == column.name
         if same and (other.type, other.modifier) == (column.type, column.modifier):
             return other.name
     return None
