@@ -33,8 +33,8 @@ PIPELINE, NOTEBOOK = blocks("python")
 def shop(postgres: Postgres) -> Iterator[Database]:
     database = postgres.create_database("shop")
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10, 2))")
-    for slot in ("tidelog", "notebook"):
-        connectors.create("postgres", {**settings(database), "slot.name": slot}).prepare()
+    for name in ("shop", "notebook"):
+        connectors.create("postgres", settings(database), pipeline=name).prepare()
     database.execute("INSERT INTO orders VALUES (1, 9.99), (2, 5)")
     yield database
     database.drop()
@@ -78,9 +78,11 @@ def test_the_pipeline_in_python_and_the_commands(shop: Database, tmp_path: Path)
 
 
 def test_the_plain_source(shop: Database, tmp_path: Path) -> None:
-    script = NOTEBOOK + "\nprint(spark.streams.active)"
+    script = NOTEBOOK.replace("changes.writeStream", "query = changes.writeStream").replace(".awaitTermination()", "")
+    script += "\nquery.awaitTermination()\nprint(sum(p['numInputRows'] for p in query.recentProgress), 'rows')"
     done = run([sys.executable, "-c", script], tmp_path, shop)
     assert done.returncode == 0, done.stderr
+    assert "2 rows" in done.stdout
 
 
 def test_yaml_and_python_say_the_same() -> None:

@@ -24,7 +24,9 @@ def test_a_cluster_reads_the_journal_from_s3_also_after_the_ledger_was_lost(
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
     file = define(database, tmp_path, {"path": f"s3://{s3.bucket}/{database.dbname}", "retention.bytes": "1gb"})
-    connectors.create("postgres", {k: v for k, v in source_of(database).items() if k != "connector"}).prepare()
+    connectors.create(
+        "postgres", {k: v for k, v in source_of(database).items() if k != "connector"}, pipeline="cluster"
+    ).prepare()
     database.execute("INSERT INTO t SELECT i, 'n' || i FROM generate_series(1, 30000) i")
     run(file, tmp_path, s3)
     (tmp_path / "home" / "cluster" / "ledger.sqlite").unlink()

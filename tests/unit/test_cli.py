@@ -42,7 +42,7 @@ class Stub:
     def lag(self) -> Lag:
         if self.unreachable:
             raise TransientError("PostgreSQL at nowhere:1 says: connection refused.")
-        return Lag(3 << 20, None)
+        return Lag(1 << 20, 3 << 20, None)
 
     def tables(self) -> list[Table]:
         return [self.table]
@@ -63,7 +63,7 @@ class Stub:
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     found = Stub()
-    monkeypatch.setattr(connectors, "create", lambda *_: found)
+    monkeypatch.setattr(connectors, "create", lambda *_, **__: found)
     return found
 
 

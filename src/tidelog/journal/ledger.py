@@ -129,9 +129,11 @@ class Ledger:
         return [Table.from_json(text) for text in newest.values()]
 
     def forget(self, position: int) -> None:
-        """Versions seen from `position` on: what told of them is lost, and will be told again."""
+        """Versions seen from `position` on were told by what is lost: they count as seen only where they still are."""
+        still = "SELECT max(low) FROM block WHERE block.version = version.fingerprint AND low < ?"
+        sql = f"UPDATE version SET position = COALESCE(({still}), -1) WHERE position >= ?"
         with self._lock, self._db:
-            self._db.execute("DELETE FROM version WHERE position >= ?", (position,))
+            self._db.execute(sql, (position, position))
 
     def close(self) -> None:
         with self._lock:

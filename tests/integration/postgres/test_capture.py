@@ -329,6 +329,9 @@ def test_publications(world: World) -> None:
     world.connector().prepare()
     assert published(world) == {"b", "c"}
     world.source |= {"publication.autocreate.mode": "all_tables", "publication.name": "everything"}
+    with pytest.raises(ConfigError, match="would never be published"):
+        world.connector().prepare()
+    database.execute("SELECT pg_drop_replication_slot(%s)", [world.options["slot.name"]])
     world.connector().prepare()
     assert published(world) == {"a", "b", "c"}
     world.source |= {"publication.autocreate.mode": "disabled", "publication.name": "mine"}

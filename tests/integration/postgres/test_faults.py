@@ -169,8 +169,12 @@ def test_lag_watches_what_the_server_keeps(private_world: World) -> None:
     server.execute("SELECT pg_reload_conf()")
     reading = private_world.reading()
     offset = reading.initial()
-    private_world.database.execute("INSERT INTO t VALUES (1)")
-    follow(reading, offset, 1)
+    private_world.database.execute("INSERT INTO t VALUES (0)")
+    end, _ = follow(reading, offset, 1)
+    until(lambda: reading.metrics()["lag_bytes"] > 0, "the first look at the lag")
+    assert reading.metrics()["warning"] == ""
+    private_world.database.execute("INSERT INTO t SELECT generate_series(1, 500000)")
+    reading.latest(end, None, None)
     until(lambda: "max_slot_wal_keep_size" in str(reading.metrics()["warning"]), "the warning")
 
 

@@ -150,7 +150,7 @@ class Naive:
             case "O":
                 self.origin = body[9:-1].decode()
             case "R":
-                table = describe(parse_relation(body))
+                table = describe(parse_relation(body), None)
                 self.tables[table.id] = table
             case "T":
                 (count,) = struct.unpack_from(">I", body, 1)
@@ -342,7 +342,7 @@ def test_a_relation_that_comes_again_after_a_record_of_our_own_counts() -> None:
 def test_a_known_table_is_no_news() -> None:
     server = Server()
     server.transaction(9, None, [("I", [OIDS[0]]), ("I", [OIDS[0]])])
-    known = describe(parse_relation(wire.relation(OIDS[0], f"t{OIDS[0]}_0", ["id"])))
+    known = describe(parse_relation(wire.relation(OIDS[0], f"t{OIDS[0]}_0", ["id"])), None)
     blocks = framer(tables=[known]).frame(server.messages).blocks
     assert [(b.table, b.records.num_rows) for b in blocks] == [(known, 2)]
 

@@ -35,7 +35,7 @@ SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
 _PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
 
 
-def create(options: Mapping[str, str], pipeline: str) -> PostgresConnector:
+def create(options: Mapping[str, str], pipeline: str = "tidelog") -> PostgresConnector:
     return PostgresConnector(config.read(options, pipeline))
 
 
@@ -69,14 +69,27 @@ class PostgresConnector:
                     f"The server is PostgreSQL {session.version // 10000}; tidelog needs 13 or newer.",
                     hint="Upgrade the server.",
                 )
+            slots = session.query(_SLOT, [self._config.slot])
+            if slots and slots[0][3] != "pgoutput":
+                raise ConfigError(
+                    f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
+                    hint="Choose another slot.name, or drop the slot.",
+                )
             if self._config.autocreate != "disabled":
-                self._publish(session)
+                self._publish(session, before_slot=not slots)
             if resuming:
                 self._require_slot(session, None)
             return self._ensure_slot(session)
 
-    def _publish(self, session: Session) -> None:
+    def _publish(self, session: Session, *, before_slot: bool) -> None:
         exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
+        if not exists and not before_slot:
+            raise ConfigError(
+                f"The slot {self._config.slot} exists, but the publication {self._config.publication} does not: what "
+                "was written since the slot was created would never be published, and be missing without a word.",
+                hint="Correct publication.name, or drop the slot: "
+                f"SELECT pg_drop_replication_slot('{self._config.slot}')",
+            )
         if self._config.autocreate == "all_tables":
             if not exists:
                 session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
@@ -120,11 +133,6 @@ class PostgresConnector:
             extra = ", failover => true" if failover else ""
             session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
             found = session.query(_SLOT, [self._config.slot])
-        if found[0][3] != "pgoutput":
-            raise ConfigError(
-                f"The slot {self._config.slot} uses the plugin {found[0][3]}, not pgoutput.",
-                hint="Choose another slot.name, or drop the slot.",
-            )
         return int(found[0][0])
 
     # -- the log -----------------------------------------------------------------------------------------------
