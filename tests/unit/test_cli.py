@@ -260,7 +260,7 @@ def test_status_of_a_run(file: str, stub: Stub, capsys: pytest.CaptureFixture[st
     assert "1,005 events (c 1,000, u 5)" in out
     assert "keeps 3.0 MB of log for us, without limit" in out
     assert "warning   Hm." in out
-    assert (report["run_pid"], report["capture"]["events"]["c"], report["source"]["lag_bytes"]) == (
+    assert (report["run_pid"], report["capture"]["events"]["c"], report["source"]["kept_bytes"]) == (
         os.getpid(),
         1000,
         3 << 20,
