@@ -96,12 +96,15 @@ def _offsets(case: Case) -> Any:
 
 
 def _postgres_offset(expected: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the document, write ours at the same place; keys that only a position inside a transaction has are
-    optional there."""
+    """Read the document, and write ours where it says that reading goes on. It has the same keys, of the same types,
+    at the last commit; what only a place inside a transaction has is optional."""
     document = expected["offset"]
-    written = postgres.document(postgres.position_of(document), document["txId"], document["ts_usec"])
-    unsure = set(expected["optional"]) - written.keys()
-    return {**{k: document[k] for k in unsure}, **written, "lsn": document["lsn"]}
+    at = postgres.position_of(document)
+    written = postgres.document(at, document["txId"], document["ts_usec"])
+    same_types = all(type(v) is type(document.get(k)) for k, v in written.items())
+    required = document.keys() - set(expected["optional"])
+    read_back = postgres.position_of(written) == at == document.get("lsn_commit", document["lsn"])
+    return document if same_types and read_back and required <= written.keys() else written
 
 
 ADAPTERS: dict[str, Callable[[Case], Any]] = {"signals_and_tx": _signals_and_tx, "offsets": _offsets}

@@ -5,6 +5,7 @@ Afterwards the Delta tables equal the source, and the history holds every change
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -52,6 +54,10 @@ def test_killed_drivers_lose_and_double_nothing(database: Database, tmp_path: Pa
     assert crash.differences() == 0
     assert crash.history() == workload.changes
     assert workload.total >= changes
+
+
+def flows(status: dict[str, Any], since_s: float) -> bool:
+    return status["updated_us"] > since_s * 1e6 and status["state"] == "running" and status["position"] > 0
 
 
 class Crash:
@@ -97,13 +103,25 @@ class Crash:
                 time.sleep(0.05)
 
     def _run_and_kill(self) -> None:
+        """Most die in full flow, some while they start."""
         driver = self._start()
-        moment = self._dice.uniform(6, 14)
-        time.sleep(moment)
+        if self._dice.random() < 0.8:
+            self._await_flow(driver)
+        time.sleep(self._dice.uniform(0.5, 5))
         assert driver.poll() is None, self._log()
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
         self._killed += 1
+
+    def _await_flow(self, driver: subprocess.Popen[bytes]) -> None:
+        """Until both pipelines have captured something in this life."""
+        began, deadline = time.time(), time.monotonic() + 120
+        for name in ("mirror", "past"):
+            status = self._folder / "home" / name / "status.json"
+            while not (status.exists() and flows(json.loads(status.read_text()), began)):
+                assert driver.poll() is None, self._log()
+                assert time.monotonic() < deadline, self._log()
+                time.sleep(0.05)
 
     def drain(self) -> None:
         driver = self._start("--once")

@@ -142,7 +142,6 @@ def test_times_do_not_depend_on_the_session(
 def test_transactions_are_told(spark: SparkSession, database: Database, options: Options) -> None:
     database.execute("CREATE TABLE u (id int PRIMARY KEY)")
     options = options | {"provide.transaction.metadata": "true"}
-    connectors.create("postgres", {k: v for k, v in source_of(database).items() if k != "connector"}).prepare()
     connectors.create(
         "postgres", {k: v for k, v in source_of(database).items() if k != "connector"}, pipeline="query"
     ).prepare()
