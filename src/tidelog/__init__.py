@@ -44,9 +44,10 @@ __all__ = [
 
 def register(spark: SparkSession) -> None:
     """Make `format("tidelog")` known to a session."""
+    from tidelog.spark.session import register
     from tidelog.spark.source import TidelogSource
 
-    spark.dataSource.register(TidelogSource)
+    register(spark, TidelogSource)
 
 
 def __getattr__(name: str) -> Any:

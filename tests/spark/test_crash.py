@@ -85,17 +85,21 @@ class Crash:
         """Commit at least `changes` while the driver is killed `kills` times."""
         with self._database.connect() as connection:
             workload = Workload(connection, seed=changes)
-            self._killed = 0
+            self._killed, self._over = 0, False
             with ThreadPoolExecutor(1) as pool:
                 writing = pool.submit(self._keep_writing, workload, changes, kills)
-                for _ in range(kills):
-                    self._run_and_kill()
+                try:
+                    for _ in range(kills):
+                        self._run_and_kill()
+                except BaseException:
+                    self._over = True
+                    raise
                 writing.result()
         return workload
 
     def _keep_writing(self, workload: Workload, changes: int, kills: int) -> None:
         """Spread the changes over the kills, so that something flows at each of them."""
-        while workload.total < changes:
+        while workload.total < changes and not self._over:
             share = changes * (self._killed + 1) / kills
             if workload.total < share or self._killed >= kills:
                 workload.transact()

@@ -15,6 +15,8 @@ import tidelog
 from tests.servers import Database
 from tests.spark.conftest import source_of
 from tidelog import connectors
+from tidelog.spark.session import register, warm
+from tidelog.spark.warmup import Warmup
 
 Options = dict[str, str]
 
@@ -210,3 +212,12 @@ def test_a_second_reader_of_the_same_name_is_refused(
     assert second.latest(start, None, None) != start
     second.close()
     assert spark is not None
+
+
+def test_a_query_that_starts_cannot_tear_the_tasks_of_another(spark: SparkSession) -> None:
+    """Spark puts variables into a map that every query of the source serialises: the map's names must not grow."""
+    register(spark, Warmup)
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    before = set(sources.lookupDataSource("tidelog-warmup").dataSourceCls().envVars())
+    warm(spark, "postgres")
+    assert set(sources.lookupDataSource("tidelog-warmup").dataSourceCls().envVars()) == before

@@ -34,7 +34,7 @@ from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
-from tidelog.spark.session import session, warm
+from tidelog.spark.session import register, session, warm
 from tidelog.spark.source import STAGE, TidelogSource, options_of
 from tidelog.stores.offsets import Committed, OffsetStore
 
@@ -221,7 +221,7 @@ class Run:
         stage = Files(self._stage())
         for name in stage.names(""):  # of attempts that died: a batch that is repeated stages anew
             stage.delete(name)
-        self._spark.dataSource.register(TidelogSource)
+        register(self._spark, TidelogSource)
         stream = (
             self._spark.readStream.format("tidelog")
             .options(**options_of(self._definition))

@@ -20,6 +20,7 @@ from tidelog.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -89,12 +90,27 @@ def _complaint(path: Path) -> str:
     return told[0].strip().rstrip(".") if told else "Java was not found"
 
 
+_PUT_BY_SPARK = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
+
+
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Make a source known to a session, safe for several queries at once.
+
+    Spark keeps one map of environment variables for a registered source, puts these four into it when a query starts,
+    and serialises it with every task: a query that starts would tear the tasks of another (`OptionalDataException`).
+    When the names are there from the beginning, the map keeps its size and nothing tears.
+    """
+    for name in _PUT_BY_SPARK:
+        spark.sparkContext.environment.setdefault(name, "")
+    spark.dataSource.register(source)
+
+
 def warm(spark: SparkSession, connector: str) -> None:
     """Run the whole path once without a database: the JVM loads its classes, the Python workers their modules, and
     the first real batch does not pay for it."""
     from tidelog.spark.warmup import Warmup
 
-    spark.dataSource.register(Warmup)
+    register(spark, Warmup)
     with TemporaryDirectory(prefix="tidelog-warm-") as folder:
         query = (
             spark.readStream.format("tidelog-warmup")
