@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.model.schema import Column, Table
@@ -154,6 +156,66 @@ class Lag:
     """How much more the server will keep before it gives up on us; None when it has no limit."""
 
 
+Key = tuple[str | None, ...]
+"""Values of key columns as the database writes them. Only the database ever compares two keys."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """How a table is walked: by the columns of `key`, in their order; by the place of its rows when there are none."""
+
+    table: Table
+    key: tuple[str, ...]
+    condition: str = ""
+    """SQL that the rows have to fulfil, as a user wrote it; empty for all rows."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The keys of one chunk: low < key <= high. No `low` is the beginning, no `high` the end of the table."""
+
+    low: Key | None
+    high: Key | None
+
+
+class Watermark(Protocol):
+    """What a chunk has seen of the log."""
+
+    def covers(self, positions: npt.NDArray[np.int64], xids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Of committed changes, by their transactions' positions and ids, those that the chunk has seen."""
+
+    def to_json(self) -> str: ...
+
+
+class OpenChunk(Protocol):
+    """A chunk that is being read, in one transaction of the database."""
+
+    table: Table
+    """The table as it is in that transaction."""
+    watermark: Watermark
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The delivered columns, typed exactly as the stream decodes them; or, if texts were asked for, the database's
+        texts of all columns of the table."""
+
+    def end(self) -> int:
+        """End the transaction. Once the log is known up to the position that comes back, it has told everything that
+        the chunk has seen."""
+
+    def close(self) -> None:
+        """Give the connection back, also after a failure."""
+
+
+class ChunkReader(Protocol):
+    """Reads chunks; made on an executor from the connector's options alone."""
+
+    def open(self, scan: Scan, span: Span, *, attempt: str, texts: bool = False) -> OpenChunk:
+        """`attempt` is unique: where the source is told of windows, it is their id. A table that is gone or cannot be
+        read this way raises `ConfigError`, what time may cure `TransientError`."""
+
+    def close(self) -> None: ...
+
+
 class Connector(Protocol):
     """One database, as the engine sees it."""
 
@@ -193,6 +255,29 @@ class Connector(Protocol):
 
     def bounds(self, table: Table, rows: int) -> list[str]:
         """Upper bounds that cut the table into ranges of about `rows` rows; empty for a small one."""
+
+    def maximum(self, scan: Scan) -> Key | None:
+        """The last key of a walk as it is now; None for a table without rows."""
+
+    def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]:
+        """Up to `count` keys that cut what lies above `low` into spans of about `rows` rows; the last one is `maximum`
+        when the walk reaches it."""
+
+    def estimate(self, scan: Scan) -> int:
+        """About how many rows the table has: from the statistics, without reading it."""
+
+    def walked(self, table: Table, surrogate: str = "") -> tuple[str, ...]:
+        """The columns a table is walked by: the `surrogate` if named, else its key; none: by the place of its rows.
+        A surrogate that does not exist, or a table that cannot be walked, is a `ConfigError`."""
+
+    def horizon(self) -> Watermark:
+        """What a chunk that is opened from now on sees at least."""
+
+    def settled(self, xid: int) -> bool:
+        """Whether every transaction that had begun before `xid` was handed out is over."""
+
+    def next_xid(self) -> int:
+        """The id that the next transaction will get."""
 
     def lag(self) -> Lag: ...
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from tidelog.connectors.postgres.rules import algorithm
 from tidelog.core.settings import Setting, boolean, count, parse, patterns
+from tidelog.core.snapshot import settings as snapshots
+from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
 from tidelog.model.selection import ColumnRule, Selection
 
@@ -121,6 +123,9 @@ SETTINGS = (
     Setting(
         "schema.refresh.interval.ms", "How often the catalog is asked for changes that wrote no row.", "5000", count
     ),
+    *snapshots.SETTINGS,
+    Setting("snapshot.database.user", "Role that reads the tables, SELECT is enough. Default: database.user.", ""),
+    Setting("snapshot.database.password", "Its password. Default: database.password.", "", secret=True),
 )
 
 
@@ -142,6 +147,10 @@ class Config:
     heartbeat_interval_s: float
     refresh_interval_s: float
     selection: Selection
+    snapshot: SnapshotSettings = SnapshotSettings()
+    reader: str = ""
+    """Role that reads chunks, if it is another one."""
+    reader_password: str = ""
 
     def __repr__(self) -> str:
         return f"Config({self.user}@{self.host}:{self.port}/{self.dbname}, slot={self.slot})"
@@ -177,6 +186,9 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:
         heartbeat_interval_s=values["heartbeat.interval.ms"] / 1000,
         refresh_interval_s=values["schema.refresh.interval.ms"] / 1000,
         selection=_selection(values),
+        snapshot=snapshots.read(values),
+        reader=values["snapshot.database.user"],
+        reader_password=values["snapshot.database.password"],
     )
 
 
