@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.connectors.postgres.rules import algorithm
@@ -147,7 +147,7 @@ class Config:
     heartbeat_interval_s: float
     refresh_interval_s: float
     selection: Selection
-    snapshot: SnapshotSettings = SnapshotSettings()
+    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     reader: str = ""
     """Role that reads chunks, if it is another one."""
     reader_password: str = ""
