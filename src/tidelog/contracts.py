@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,23 @@ class Decoder(Protocol):
     def typed(self, records: pa.RecordBatch, table: Table, selection: Selection) -> Decoded: ...
 
     def envelope(self, records: pa.RecordBatch, table: Table | None, selection: Selection) -> Decoded: ...
+
+    def texts(self, records: pa.RecordBatch, table: Table, selection: Selection) -> Decoded:
+        """Changes as the database writes them: the texts of all columns of the table, then `_op` … `_unchanged`; the
+        window of a chunk that was read as texts. Nothing is masked, and no operation is skipped."""
+
+    def read_envelope(
+        self,
+        rows: pa.Table | pa.RecordBatch,
+        table: Table,
+        selection: Selection,
+        *,
+        snapshot: str,
+        position: int,
+        ts_us: int,
+    ) -> Decoded:
+        """Rows of a chunk, the texts of all columns of the table, as `r` events; `snapshot` is what their source says
+        of it, such as `incremental`."""
 
 
 class Tail(Protocol):
@@ -239,8 +256,14 @@ class Connector(Protocol):
 
     def selection(self) -> Selection: ...
 
+    def snapshot_settings(self) -> Any:
+        """The `SnapshotSettings` of `core.snapshot.settings`, which this page may not import."""
+
     def tables(self) -> list[Table]:
         """The captured tables as they are now."""
+
+    def present(self, ids: Sequence[int]) -> list[Table]:
+        """These tables as they are now, captured or not; what is gone is left out."""
 
     def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:
         """A value from the database's own text of it, as the stream would deliver it (masks apply)."""
@@ -331,7 +354,12 @@ class TableChanges:
     versions: tuple[Table, ...]
     """Every version met in the batch, oldest first; the target follows the last."""
     rows: Sequence[tuple[Table, pa.Table]]
-    """Runs of rows with the version they were decoded under."""
+    """Runs of rows with the version they were decoded under. Rows that were read (`r`) apply before the log's."""
+    snapshotting: bool = False
+    """The table's snapshot was not complete when the batch began, or the log has not yet passed the moment when it was:
+    a row that the target lacks may still exist."""
+    keep: pa.Table | None = None
+    """All keys that a finished snapshot has seen, or that changed since it began: other rows of the target are gone."""
 
     @property
     def table(self) -> Table:
@@ -359,6 +387,9 @@ class Source(Protocol):
     """What a sink may ask of the source when the log cannot tell: the present values of some columns."""
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
+
+    def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Of the rows under `keys` those that exist now; may hold more rows than asked for."""
 
 
 @dataclass(frozen=True)

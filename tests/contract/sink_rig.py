@@ -100,6 +100,10 @@ def d(**row: Any) -> Row:
     return {"op": "d", "row": row}
 
 
+def r(**row: Any) -> Row:
+    return {"op": "r", "row": row}
+
+
 T: Row = {"op": "t"}
 
 
@@ -109,11 +113,16 @@ class Answers:
 
     rows: list[Row] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    looked_up: list[list[Row]] = field(default_factory=list)
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         self.asked.append(tuple(columns))
         wanted = pa.schema([shape(table, Selection()).field(name) for name in columns])
         yield from pa.Table.from_pylist([{n: r.get(n) for n in columns} for r in self.rows], wanted).to_batches()
+
+    def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        self.looked_up.append(keys.to_pylist())
+        yield from self.read(table, columns)  # more than asked for, as a source may
 
 
 @dataclass
@@ -132,15 +141,22 @@ class Rig:
     def restart(self) -> None:
         self.sink = sinks.create(self.options, spark=self.spark, source=self.source, parse=parse, shape=shape)
 
-    def feed(self, *runs: tuple[Table, Sequence[Row]], versions: Sequence[Table] = (), selection: Any = None) -> Batch:
-        batch = self.batch(*runs, versions=versions, selection=selection)
+    def feed(self, *runs: tuple[Table, Sequence[Row]], **more: Any) -> Batch:
+        batch = self.batch(*runs, **more)
         self.sink.apply(batch)
         return batch
 
-    def batch(self, *runs: tuple[Table, Sequence[Row]], versions: Sequence[Table] = (), selection: Any = None) -> Batch:
+    def batch(
+        self,
+        *runs: tuple[Table, Sequence[Row]],
+        versions: Sequence[Table] = (),
+        selection: Any = None,
+        snapshotting: bool = False,
+        keep: pa.Table | None = None,
+    ) -> Batch:
         chosen = selection or Selection()
         met = tuple(dict.fromkeys([*(v for v, _ in runs), *versions]))
-        changes = TableChanges(met, [(v, rows(v, events, chosen)) for v, events in runs])
+        changes = TableChanges(met, [(v, rows(v, events, chosen)) for v, events in runs], snapshotting, keep)
         batch = Batch("query-1", self.next, chosen, [changes])
         self.next += 1
         return batch

@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from tests.contract.sink_rig import ORDERS, Rig, c, crash_after, crash_before, d, parse, rows, shape, table, u
+from tests.contract.sink_rig import ORDERS, Rig, Row, c, crash_after, crash_before, d, parse, r, rows, shape, table, u
 from tests.servers import S3
 from tests.unit.test_fold import World
 from tidelog.contracts import FAILURES, Batch, TableChanges
+from tidelog.core.fold import Run
+from tidelog.core.snapshot.watermark import Replayed
+from tidelog.core.snapshot.window import reconcile, stamp, uncovered
 from tidelog.errors import ConfigError, UnsupportedChange
-from tidelog.model.schema import Column
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
 from tidelog.spark.sinks.delta import DeltaSink
@@ -120,6 +125,20 @@ def test_appending_is_exact(rig: Rig) -> None:
     assert [h["operation"] for h in reversed(log)].count("MERGE") == 2
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
+def test_appending_by_moments_is_exact(rig: Rig, kind: str) -> None:
+    """The statistics of a file cut moments off at milliseconds: neighbours within one must still be found."""
+    version = table(Column("at", kind), Column("n", "int4"), key=("at",))
+    start = datetime(1969, 12, 31, 23, 59, 59, 998_500, tzinfo=UTC if kind == "timestamptz" else None)
+    expected: dict[Any, int] = {}
+    for n, steps in enumerate([range(0, 900, 300), range(1500, 3000, 500), [2500], [0, 900], range(1100, 1400, 100)]):
+        moments = [start.date() + timedelta(s) if kind == "date" else start + timedelta(microseconds=s) for s in steps]
+        rig.feed((version, [r(at=at, n=n) for at in moments]))
+        expected |= dict.fromkeys(moments, n)
+        assert {row["at"]: row["n"] for row in rig.read(version)} == expected
+        assert len(rig.read(version)) == len(expected)
+
+
 def test_columns_that_differ_in_case_are_refused(rig: Rig) -> None:
     with pytest.raises(ConfigError, match="upper and lower case"):
         rig.feed((table(Column("id", "int4"), Column("a", "text"), Column("A", "text")), [c(id=1)]))
@@ -176,6 +195,51 @@ def test_a_random_life_with_crashes(rig: Rig, seed: int, monkeypatch: pytest.Mon
         deliver(rig, rig.batch(run, versions=[version]), rng, monkeypatch)
         found = [tuple(r.values()) for r in rig.read(version)]
         assert sorted(map(str, found)) == sorted(str(tuple(r.values())) for r in world.rows.values())
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_random_snapshot_with_crashes(rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges are read and emitted at moments of their own while changes flow; in the end the target is the table."""
+    rng = random.Random(seed)
+    version = replace(FOLDED, key=("a",) if seed % 2 else ("a", "b"))
+    world = World(version.key)
+    live(world, rng, 12, "c")
+    log, world.events = [], []
+    staged: dict[int, tuple[int, list[Row]]] = {}
+    todo = set(range(RANGES))
+    while todo:
+        start = len(log)
+        live(world, rng, rng.randrange(4), "ummmmd")
+        for a in rng.sample(sorted(todo - set(staged)), min(len(todo - set(staged)), rng.randrange(3))):
+            staged[a] = (len(log) + len(world.events), [row for row in world.rows.values() if row["a"] == a])
+        live(world, rng, rng.randrange(4), "cumt" if rng.random() < 0.1 else "cummmmd")
+        log, world.events = log + world.events, []
+        ready = [a for a in sorted(staged) if rng.random() < 0.5]
+        reads = [reconciled(version, *staged.pop(a), log) for a in ready]
+        todo -= set(ready)
+        rig.source.rows = list(world.rows.values())
+        runs = [(version, rows(version, log)[start:]), *((version, found) for found in reads)]
+        changes = TableChanges((version,), runs, snapshotting=True)
+        deliver(rig, Batch("query-1", rig.next, Selection(), [changes]), rng, monkeypatch)
+        rig.next += 1
+    found = [str(tuple(row.values())) for row in rig.read(version)]
+    assert sorted(found) == sorted(str(tuple(row.values())) for row in world.rows.values())
+
+
+RANGES = 12
+
+
+def live(world: World, rng: random.Random, steps: int, ops: str) -> None:
+    for _ in range(steps):
+        row = {"a": rng.randrange(RANGES), "b": rng.choice("pq"), "x": rng.randrange(9), "y": rng.choice(["", "yy"])}
+        world.step(rng.choice(ops), rng.randrange(9), row, frozenset(rng.sample(["x", "y"], rng.randrange(3))))
+
+
+def reconciled(version: Table, moment: int, read: list[Row], log: list[Row]) -> pa.Table:
+    events = rows(version, log)
+    columns = pa.schema([events.schema.field(column.name) for column in version.columns])
+    staged = stamp(pa.Table.from_pylist(read, columns), position=moment, ts_us=0)
+    return reconcile(staged, [Run(uncovered(events, Replayed(moment)))], version.key)
 
 
 def deliver(rig: Rig, batch: Batch, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from tests.contract.sink_rig import NOW, ORDERS, Rig, T, c, d, parse, rows, shape, table, u
+from tests.contract.sink_rig import NOW, ORDERS, Rig, T, c, d, parse, r, rows, shape, table, u
 from tidelog.contracts import Batch, Sink, TableChanges
 from tidelog.errors import ConfigError, NotInstalled
 from tidelog.model.schema import Column, Table
@@ -53,6 +53,27 @@ def test_every_change_once(history: Rig) -> None:
     assert update["_before"] == '{"id": 1, "name": "a", "big": null}'
     assert update["_unchanged"] == ["big"]
     assert update["_commit_ts"] == NOW
+
+
+def test_what_was_read_comes_before_the_log(history: Rig) -> None:
+    history.feed((ORDERS, [u(id=1, name="u"), r(id=1, name="r")]), (ORDERS, [c(id=2), r(id=3)]))
+    found = written(history, ORDERS)
+    if history.options["format"] == "parquet":
+        assert list(zip(found["_op"].to_pylist(), found["id"].to_pylist(), strict=True)) == [
+            ("r", 1),
+            ("r", 3),
+            ("u", 1),
+            ("c", 2),
+        ]
+    history.feed(versions=[ORDERS], keep=pa.table({"id": pa.array([], pa.int32())}))
+    assert written(history, ORDERS).num_rows == 4
+
+
+def test_the_console_prints_reads_first() -> None:
+    out = io.StringIO()
+    changes = TableChanges((ORDERS,), [(ORDERS, rows(ORDERS, [d(id=1), r(id=1, name="x")]))])
+    ConsoleSink(out=out).apply(Batch("q", 0, Selection(), [changes]))
+    assert [line.split()[1] for line in out.getvalue().splitlines()] == ["read", "delete"]
 
 
 def test_an_old_row_as_json() -> None:

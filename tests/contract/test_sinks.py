@@ -14,9 +14,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tests.contract.sink_rig import NOW, ORDERS, Rig, Row, T, c, crash_after, d, numeric, rows, table, u
+from tests.contract.sink_rig import NOW, ORDERS, Rig, Row, T, c, crash_after, d, numeric, r, rows, table, u
 from tests.spark_session import local_session
 from tidelog.contracts import Batch, TableChanges
 from tidelog.model.schema import Column
@@ -204,6 +205,102 @@ def test_schema_changes(rig: Make) -> None:
         ("3", None),
         (str(2**40), None),
     ]
+
+
+def test_a_snapshot_under_way(rig: Make) -> None:
+    target = rig()
+    target.source.rows = [{"id": i, "name": "now", "big": f"B{i}"} for i in (1, 2, 3, 4, 12)]
+    target.feed((ORDERS, [r(id=1, name="read", big="B1")]), snapshotting=True)
+    target.feed(
+        (
+            ORDERS,
+            [
+                u(id=1, name="one", unchanged=["big"]),  # the target has it
+                u(id=2, name="two", unchanged=["big"]),  # the source has it
+                u(id=12, name="moved", before={"id": 9}, unchanged=["big"]),  # and under the new key
+                u(id=5, name="gone", unchanged=["big"]),  # nobody has it: a delete is on its way
+                u(id=3, name="three", unchanged=["big"]),  # read in this batch
+                u(id=14, name="four", before={"id": 4}, unchanged=["big"]),  # read under the key it has now
+                r(id=3, name="stale", big="R3"),
+                r(id=14, name="four", big="R14"),
+                r(id=6, name="six", big=None),
+            ],
+        ),
+        snapshotting=True,
+    )
+    assert target.read(ORDERS) == [
+        {"id": 1, "name": "one", "big": "B1"},
+        {"id": 2, "name": "two", "big": "B2"},
+        {"id": 3, "name": "three", "big": "R3"},
+        {"id": 6, "name": "six", "big": None},
+        {"id": 12, "name": "moved", "big": "B12"},
+        {"id": 14, "name": "four", "big": "R14"},
+    ]
+    assert [sorted(k["id"] for k in keys) for keys in target.source.looked_up] == [[2, 5, 12]]
+
+
+def test_a_key_that_another_row_takes_during_a_snapshot(rare: Make) -> None:
+    target = rare()
+    target.feed((ORDERS, [r(id=2, name="b", big="OLD"), r(id=3, name="c", big="OLD")]), snapshotting=True)
+    target.source.rows = [{"id": 2, "name": "now", "big": "NEW"}]
+    move = [
+        d(id=2),
+        u(id=2, name="n", before={"id": 7}, unchanged=["big"]),
+        d(id=3),
+        u(id=3, name="n", before={"id": 8}, unchanged=["big"]),
+    ]
+    target.feed((ORDERS, move), snapshotting=True)
+    assert target.read(ORDERS) == [{"id": 2, "name": "n", "big": "NEW"}]
+
+
+def test_nothing_is_asked_without_a_snapshot(rare: Make) -> None:
+    target = rare()
+    target.feed((ORDERS, [u(id=1, name="a", unchanged=["big"])]))
+    assert target.read(ORDERS) == [{"id": 1, "name": "a", "big": None}]
+    assert not target.source.asked
+
+
+def keys(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int32())})
+
+
+def test_rows_that_a_snapshot_did_not_find(rig: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = rig()
+    target.feed((ORDERS, [c(id=i, name=str(i), big="B") for i in range(6)]))
+    batch = target.batch((ORDERS, [u(id=1, name="u", unchanged=["big"]), r(id=8, name="r")]), keep=keys(0, 1, 4, 8, 9))
+    crash_after(monkeypatch, type(target.sink._target(ORDERS)), "merge")  # swept, not yet written
+    with pytest.raises(KeyboardInterrupt):
+        target.sink.apply(batch)
+    monkeypatch.undo()
+    target.restart()
+    target.sink.apply(batch)
+    state = [(row["id"], row["name"]) for row in target.read(ORDERS)]
+    assert state == [(0, "0"), (1, "u"), (4, "4"), (8, "r")]
+    target.feed((ORDERS, [c(id=5, name="back")]))
+    target.sink.apply(batch)  # done already
+    assert [row["id"] for row in target.read(ORDERS)] == [0, 1, 4, 5, 8]
+    target.feed(versions=[ORDERS], keep=keys(5))
+    assert [row["id"] for row in target.read(ORDERS)] == [5]
+    target.feed(versions=[ORDERS], keep=keys())
+    assert target.read(ORDERS) == []
+
+
+def test_rows_that_a_snapshot_did_not_find_are_marked(rare: Make) -> None:
+    target = rare(delete_mode="soft")
+    target.feed((ORDERS, [c(id=1, name="a"), c(id=2, name="b"), c(id=3, name="c"), d(id=3)]))
+    target.feed(versions=[ORDERS], keep=keys(1))
+    state = {row["id"]: (row["name"], row["_deleted"], row["_deleted_at"]) for row in target.read(ORDERS, *SOFT)}
+    ended = state.pop(2)
+    assert state == {1: ("a", False, None), 3: ("c", True, NOW)}
+    assert ended[:2] == ("b", True)
+    assert ended[2] > NOW
+
+
+def test_a_soft_delete_during_a_snapshot(rare: Make) -> None:
+    target = rare(delete_mode="soft")
+    target.feed((ORDERS, [r(id=1, name="a", big="A")]), snapshotting=True)
+    target.feed((ORDERS, [d(id=1), d(id=2), u(id=3, name="c", unchanged=["big"])]), snapshotting=True)
+    assert [(row["id"], row["big"], row["_deleted"]) for row in target.read(ORDERS, *SOFT)] == [(1, "A", True)]
 
 
 def test_tables_that_change_their_names(rare: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from tidelog.contracts import Connector, Decoder
+from tidelog.contracts import ChunkReader, Connector, Decoder
 from tidelog.core.settings import nearest
 from tidelog.errors import ConfigError
 
@@ -22,6 +22,12 @@ def create(name: str, options: Mapping[str, str], *, pipeline: str = "tidelog") 
 def decoder(name: str) -> Decoder:
     """The connector's decoder alone: executors decode without a connection and without a driver."""
     found: Decoder = import_module(f"{__name__}.{_folder(name)}.decode").PostgresDecoder()
+    return found
+
+
+def chunk_reader(name: str, options: Mapping[str, str], pipeline: str = "tidelog") -> ChunkReader:
+    """The connector's reader of chunks, for executors; nothing is connected yet."""
+    found: ChunkReader = import_module(f"{__name__}.{_folder(name)}.chunks").create(options, pipeline)
     return found
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import UnsupportedChange
+from tidelog.model.schema import Table
 
 META = ("_op", "_position", "_commit_ts", "_xid", "_ordinal", "_before", "_unchanged")
 STAMPS = META[:5]
@@ -104,7 +105,46 @@ def answer(folded: Folded, key: Sequence[str], columns: Sequence[str], found: pa
         rows = np.flatnonzero(keeps[name] & (at >= 0))
         upserts = _assign(upserts, name, rows, found[name], at[rows])
         keeps[name] = keeps[name] & (at < 0)
-    return replace(folded, upserts=upserts, keeps=_some(keeps))
+    told = replace(folded, upserts=upserts, keeps=_some(keeps))
+    needed = gaps(told)[folded.origins[ROW].to_numpy()]
+    return replace(told, origins=folded.origins.filter(pa.array(needed)))
+
+
+def gaps(folded: Folded) -> Mask:
+    """The upserts that keep a value of the target."""
+    found = np.zeros(folded.upserts.num_rows, np.bool_)
+    for mask in folded.keeps.values():
+        found |= mask
+    return found
+
+
+def anchors(folded: Folded, key: Sequence[str]) -> pa.Table:
+    """For each upsert the key under which the target has the values that it keeps: its origin's, or its own."""
+    own = folded.upserts.select(list(key))
+    place = np.arange(own.num_rows)
+    place[folded.origins[ROW].to_numpy()] = own.num_rows + np.arange(folded.origins.num_rows)
+    keys = pa.concat_tables([own, folded.origins.select(list(key)).cast(own.schema)])
+    return keys.take(pa.array(place))
+
+
+def give_up(folded: Folded, rows: Ints) -> Folded:
+    """Without the upserts `rows`, whose values nobody can tell: a row that the target has under such a key is another
+    one, and ends. (A soft fold has no deletes; there it stays for the event that takes the key on.)"""
+    left = np.ones(folded.upserts.num_rows, np.bool_)
+    left[rows] = False
+    deletes = folded.deletes
+    if DELETED not in folded.upserts.column_names:
+        deletes = pa.concat_tables([deletes, folded.upserts.take(pa.array(rows)).select(deletes.column_names)])
+    at = folded.origins[ROW].to_numpy()
+    origins = folded.origins.filter(pa.array(left[at]))
+    numbers = pa.array((np.cumsum(left) - 1)[at[left[at]]], pa.int64())
+    return replace(
+        folded,
+        upserts=folded.upserts.filter(pa.array(left)),
+        keeps=_some({name: mask[left] for name, mask in folded.keeps.items()}),
+        origins=origins.set_column(0, ROW, numbers),
+        deletes=deletes,
+    )
 
 
 def match(keys: pa.Table, found: pa.Table, key: Sequence[str]) -> Ints:
@@ -333,6 +373,30 @@ def _assign(table: pa.Table, name: str, rows: Ints, values: pa.ChunkedArray, at:
 
 def _some(masks: Mapping[str, Mask]) -> dict[str, Mask]:
     return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def reads_first(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Table]]:
+    """A batch's runs in the order in which they apply: what was read, then the log."""
+    split = [(table, rows, pc.equal(rows["_op"], "r")) for table, rows in runs]
+    if not any(pc.any(read).as_py() for _, _, read in split):
+        return list(runs)
+    parts = [(table, rows.filter(read)) for table, rows, read in split]
+    parts += [(table, rows.filter(pc.invert(read))) for table, rows, read in split]
+    return [(table, rows) for table, rows in parts if rows.num_rows]
+
+
+def touched(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Every key that the changes name: their own, and the old one where an update changed it."""
+    keys, old = rows.select(list(key)), _old_keys(rows["_before"], tuple(key))
+    if old is None:
+        return keys
+    op = pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
+    return pa.concat_tables([keys, old.take(_moved(keys, old, op)).cast(keys.schema)])
+
+
+def leaves_out(run: Run) -> bool:
+    """Whether one of the changes does not tell all of its row."""
+    return bool(run.unknown) or bool(_unchanged(run))
 
 
 def require_keys(rows: pa.Table, key: Sequence[str], table: str) -> None:

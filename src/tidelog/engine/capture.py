@@ -23,6 +23,7 @@ from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 
 _POLL_S = 0.1
+_PING_S = 0.02
 _STATUS_S = 1.0
 _LAG_S = 10.0
 _IDLE_S = 5.0
@@ -61,7 +62,7 @@ class Capture:
         self._failure: BaseException | None = None
         self._lag_warning = ""
         self._thread = threading.Thread(target=self._run, name="tidelog-capture", daemon=True)
-        self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0}
+        self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0, "ping": 0.0}
 
     # -- for the reader ----------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class Capture:
             if time.monotonic() >= deadline:
                 return False
             self._wanted.set()
-            time.sleep(0.02)
+            time.sleep(0.005)
         return True
 
     def acknowledge(self, position: int) -> None:
@@ -166,11 +167,11 @@ class Capture:
         if self.journal.full():
             self._hold(tail)
         else:
+            if self._seen < self._goal and self._is_due("ping", _PING_S):
+                tail.ping()
             portion = tail.poll(_POLL_S, self._wanted.is_set())
             if portion is not None:
                 self._append(portion)
-            elif self._seen < self._goal:
-                tail.ping()
         self._confirm(tail)
         self._seen = tail.seen() if tail.quiet() else self._seen
         self._report()

@@ -67,6 +67,21 @@ class Home:
         return self.path / "status.json"
 
     @property
+    def signals(self) -> Path:
+        """Signals that wait to be followed."""
+        return self.path / "signals"
+
+    @property
+    def notifications(self) -> Path:
+        """What was told, one JSON object a line."""
+        return self.path / "notifications.jsonl"
+
+    @property
+    def snapshot(self) -> Path:
+        """How far the snapshots are."""
+        return self.path / "snapshot.json"
+
+    @property
     def log(self) -> Path:
         """What Spark has to say, warnings and worse."""
         return self.path / "spark.log"

@@ -49,6 +49,11 @@ class Readers:
         self._told = (position, self._now())
         self._files.write(f"{_FOLDER}/{name}.json", json.dumps({"position": position, "seen_s": self._now()}).encode())
 
+    def reached(self, name: str) -> int:
+        """What a query last acknowledged; 0 for a new one."""
+        text = self._files.read(f"{_FOLDER}/{name}.json")
+        return int(json.loads(text)["position"]) if text else 0
+
     # -- for the capture ---------------------------------------------------------------------------------------
 
     def announce(self, position: int) -> None:

@@ -11,25 +11,38 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from tidelog.contracts import Connector, Slice, Status
+from tidelog.core import signals
+from tidelog.core.signals import Signal
+from tidelog.core.snapshot import watermark
+from tidelog.core.snapshot.plan import Now
+from tidelog.core.snapshot.state import Emission, Snapshot
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.readers import Readers
-from tidelog.errors import CorruptState, PositionLost
+from tidelog.engine.snapshots import Snapshots
+from tidelog.engine.stage import Stage
+from tidelog.errors import CorruptState, PositionLost, TransientError
+from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 from tidelog.journal.ledger import Ledger
 from tidelog.model.offset import Offset
+from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
 _WAIT_S = 0.05
 _FIRST_WAIT_S = 1.0
 _REPLAY_S = 300.0
+_CATCH_UP_S = 0.2
 _LOCK_S = 20.0
 STATUS = "status.json"
 _SELECTIONS = "selections"
@@ -46,69 +59,98 @@ class Plan:
     slices: tuple[Slice, ...]
     commits: tuple[Slice, ...]
     """Only when transaction metadata is asked for."""
+    reader: str = ""
+    snapshot: Snapshot = Snapshot()
+    """Its planned chunks are read, its emissions delivered."""
+    tables: Mapping[int, Table] = field(default_factory=dict)
+    """The tables of these chunks as they are now, by number."""
+    windows: tuple[tuple[Slice, ...], ...] = ()
+    """For each emission the log that it is reconciled with."""
+    snapshotting: frozenset[int] = frozenset()
+    """The tables whose snapshot was not complete when the batch began."""
 
 
 class Reading:
     """Used by one thread."""
 
-    def __init__(self, definition: Definition, home: Home, *, reader: str = "main", silent: bool = False) -> None:
-        """A `silent` reading acknowledges nothing."""
+    def __init__(
+        self, definition: Definition, home: Home, *, reader: str = "main", silent: bool = False, parallelism: int = 2
+    ) -> None:
+        """A `silent` reading acknowledges nothing, and takes no snapshots."""
         self._definition = definition
         self._home = home
         self._reader = reader
         self._silent = silent
-        self._prepared = False
+        self._parallelism = parallelism
+        self._prepared: int | None = None
         self._connector: Connector | None = None
         self._files = files_of(definition, home)
         self._apart = definition.limits.apart or home.holder("capture") is not None
         self._readers = Readers(self._files)
+        self._snapshots: Snapshots | None = None
         self._journal: SegmentJournal | None = None
         self._capture: Capture | None = None
         self._target: int | None = None
         self._until: int | None = None
+        self._floor = 0
         self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
 
     def initial(self) -> Offset:
-        """Where a first start begins."""
-        if self._apart:
-            return self._offset(self._readers.start(), 0, 0)
-        self._prepared = True
-        return self._offset(self.connector.prepare(), 0, 0)
+        """Where a first start begins, and which tables it asks for."""
+        if not self._apart:
+            self._prepared = self.connector.prepare()
+        start = self._prepared if self._prepared is not None else self._readers.start()
+        return self._offset(start, 0, 0, Snapshot() if self._silent else self.snapshots.first())
 
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
         """The end of the next batch. `start` was committed: it is acknowledged on the way."""
-        self._serve(start.position)
-        self.acknowledge(start)
+        self._serve(start)
+        snapshot = Snapshot.from_json(start.snapshot)
+        self._settle(start, snapshot)
         while True:
-            over = self._drained()  # asked before looking: whatever it speaks of is then in the journal
-            if self._wait(start.position, self._patience()) > start.position:
-                self.journal.require(start.position)
-                reached = self.journal.limit(start.position, events, size, self._until)
-                if reached > start.position:
-                    return self._offset(reached, *self.journal.last_commit(reached))
+            over = self._drained(snapshot)  # asked before looking: whatever it speaks of is then in the journal
+            position, reached = self._look(start.position, snapshot, events, size)
+            ahead = self._ahead(snapshot, start.position, position, reached, events)
+            if position > start.position or ahead != snapshot.settled():
+                return self._offset(position, *self.journal.last_commit(position), ahead)
             if over:
+                self._wait(start.position, _WAIT_S if snapshot.entries else 0.0)
                 return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
-        self._serve(start.position)
+        self._serve(start)
         self._await(end.position)
         self.journal.require(start.position)
         selection = self._selection(end.selection)
-        slices = [s for s in self.journal.plan(start.position, end.position) if _wanted(s, selection)]
+        slices = [s for s in self.journal.plan(start.position, end.position) if self._wanted(s, selection)]
         commits = self.journal.commit_slices(start.position, end.position) if selection.transactions else []
-        return Plan(self._files.uri, self._definition.connector, selection, tuple(slices), tuple(commits))
+        snapshot = Snapshot.from_json(end.snapshot)
+        return Plan(
+            journal=self._files.uri,
+            connector=self._definition.connector,
+            selection=selection,
+            slices=tuple(slices),
+            commits=tuple(commits),
+            reader=self._reader,
+            snapshot=snapshot,
+            tables={t.id: t for t in self._walked_tables(snapshot)},
+            windows=tuple(self._window(e, end.position) for e in snapshot.emitting),
+            snapshotting=_incomplete(Snapshot.from_json(start.snapshot)) | _incomplete(snapshot),
+        )
 
     def acknowledge(self, offset: Offset) -> None:
+        """What was delivered and is needed for no window may go."""
         if self._silent:
             return
+        position = self._needed(offset, Snapshot.from_json(offset.snapshot))
         if self._capture is not None:
-            self._capture.acknowledge(offset.position)
+            self._capture.acknowledge(position)
         else:
-            self._readers.acknowledge(self._reader, offset.position)
+            self._readers.acknowledge(self._reader, position)
 
     def drain(self) -> None:
         """End where the log ends now: `latest` never goes past it, and reaches it."""
@@ -162,17 +204,28 @@ class Reading:
             self._journal = journal_of(self._definition, ledger, self._files)
         return self._journal
 
-    def _serve(self, start: int) -> None:
-        """Begin, once, to serve everything from `start` on."""
+    @property
+    def snapshots(self) -> Snapshots:
+        if self._snapshots is None:
+            stage = Stage(self._files.uri, self._reader)
+            self._snapshots = Snapshots(
+                self.connector, self._home, stage, name=self._definition.name, parallelism=self._parallelism
+            )
+        return self._snapshots
+
+    def _serve(self, start: Offset) -> None:
+        """Begin, once, to serve everything that lies after `start`, and the windows that are open there."""
         if self._journal is not None:
             return
         if self._apart:
-            self._readers.acknowledge(self._reader, start)
-            self.journal.follow(start)
+            self._floor = self._first_needed(start, self._readers.reached(self._reader))
+            self._readers.acknowledge(self._reader, self._floor)
+            self.journal.follow(self._floor)
             return
         self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
-        if not self._prepared:
-            self.connector.prepare(resuming=True)
+        if self._prepared is None:
+            self._prepared = self.connector.prepare(resuming=True)
+        self._floor = self._first_needed(start, self._prepared)
         storage = self._definition.storage
         self._capture = Capture(
             self.connector,
@@ -182,17 +235,120 @@ class Reading:
             memory_bytes=storage.memory_bytes,
             publish=write_status(self._home.status),
         )
-        self._capture.start(start)
+        self._capture.start(self._floor)
+
+    def _first_needed(self, start: Offset, acknowledged: int) -> int:
+        """From where the log is served: what was acknowledged since `start` was planned is not there any more, and
+        was visible to everybody."""
+        floor = max(start.floor, acknowledged) if start.floor else start.position
+        since = Snapshot.from_json(start.snapshot).since
+        return min(start.position, floor, start.position if since is None else since)
+
+    def _needed(self, offset: Offset, snapshot: Snapshot) -> int:
+        return min(offset.position, self._floor, offset.position if snapshot.since is None else snapshot.since)
+
+    # -- the next batch ------------------------------------------------------------------------------------------
+
+    def _settle(self, start: Offset, snapshot: Snapshot) -> None:
+        """`start` is delivered: tell so, and see how much of it everybody sees by now (law 1)."""
+        if self._silent:
+            return
+        if self._floor < start.position:
+            self._floor = self._visible(start.position)
+        self.acknowledge(start)
+        self.snapshots.committed(snapshot)
+
+    def _visible(self, end: int) -> int:
+        commits = self.journal.commits(self._floor, end)
+        if not commits.num_rows:
+            return end
+        positions, xids = (commits[name].to_numpy() for name in ("position", "xid"))
+        try:
+            return watermark.floor(positions, xids, self.connector.horizon(), end)
+        except TransientError:
+            return self._floor  # the capture tells that the database is away
+
+    def _look(self, start: int, snapshot: Snapshot, events: int | None, size: int | None) -> tuple[int, int]:
+        """Where the batch ends, and up to where the log is known then."""
+        busy = bool(snapshot.entries) and not snapshot.paused and not self._silent
+        if busy and (goal := self.snapshots.goal(snapshot)):
+            self._catch_up(goal)
+        seen = self._seen()
+        ended = self._wait(start, 0.0 if busy else self._patience())
+        if ended <= start or (busy and snapshot.blocking):
+            return start, max(start, seen) if ended <= start else start
+        self.journal.require(start)
+        position = self.journal.limit(start, events, size, self._until)
+        return position, max(position, seen) if position >= ended else position
+
+    def _catch_up(self, goal: int) -> None:
+        """Let the log come past what the chunks have seen, also where nothing is written: this closes windows."""
+        if self._until is not None:
+            self._until = max(self._until, self.connector.through(goal))
+        if self._capture is not None:
+            self._capture.caught_up(goal, _CATCH_UP_S)
+
+    def _seen(self) -> int:
+        return self._capture.seen() if self._capture is not None else self.remote_status().seen
+
+    def _ahead(self, snapshot: Snapshot, start: int, position: int, reached: int, events: int | None) -> Snapshot:
+        if self._silent:
+            return snapshot.settled()
+        taken = sum(self.journal.commits(start, position)["ordinal"].to_pylist()) if events is not None else 0
+        now = Now(
+            reached=reached,
+            floor=self._floor,
+            rows=None if events is None else max(0, events - taken),
+            full=self.journal.full() and snapshot.since is not None and snapshot.since < start,
+            windowed=self.snapshots.settings.writes_windows,
+        )
+        heard = self._heard(start, position)
+        return self.snapshots.advance(snapshot, heard, now, self._logged)
+
+    def _logged(self, oid: int) -> str:
+        table = next((t for t in self.journal.tables() if t.id == oid), None)
+        return table.shape if table is not None else ""
+
+    def _heard(self, start: int, end: int) -> list[tuple[int, Signal]]:
+        """The signals that the log holds between two positions."""
+        name = self.snapshots.settings.signal_table
+        if not name or start == end or "source" not in self.snapshots.settings.signals:
+            return []
+        decoder, selection = self.connector.decoder(), self.connector.selection()
+        heard: list[tuple[int, Signal]] = []
+        for piece in self.journal.plan(start, end):
+            if piece.table is not None and piece.table.qualified == name:
+                rows = decoder.typed(segment.load(self._files, piece), piece.table, selection).rows
+                heard += _signals(rows, piece.table)
+        return heard
+
+    def _window(self, emission: Emission, end: int) -> tuple[Slice, ...]:
+        since, oid = emission.chunk.since, emission.entry.oid
+        return tuple(s for s in self.journal.plan(since, end) if s.table is not None and s.table.id == oid)
+
+    def _walked_tables(self, snapshot: Snapshot) -> list[Table]:
+        oids = {e.oid for e, _ in snapshot.planned} | {e.entry.oid for e in snapshot.emitting}
+        return self.connector.present(sorted(oids)) if oids else []
+
+    def _wanted(self, piece: Slice, selection: Selection) -> bool:
+        """Of a captured table; the table of signals is captured for us alone."""
+        if piece.table is None:
+            return True
+        own = not self._silent and piece.table.qualified == self.snapshots.settings.signal_table
+        return not own and selection.has_table(piece.table.schema, piece.table.name)
 
     def _patience(self) -> float:
         """How long to wait for more; longer the first time, because Spark runs a first batch even if it is empty."""
         patience, self._patience_s = self._patience_s, _WAIT_S
         return patience
 
-    def _drained(self) -> bool:
-        """Whether everything up to the target was read; always, where there is none."""
+    def _drained(self, snapshot: Snapshot) -> bool:
+        """Whether everything up to the target was read, and every snapshot is done; always, where there is no
+        target."""
         if self._target is None:
             return True
+        if snapshot.entries and not snapshot.paused and not self._silent:
+            return False
         if self._capture is not None:
             return self._capture.caught_up(self._target, 0)
         status = self.remote_status()  # none on a machine of its own: then what the journal has is what there is
@@ -220,10 +376,15 @@ class Reading:
             time.sleep(seconds)
         return self.journal.end()
 
-    def _offset(self, position: int, xid: int, committed: int) -> Offset:
+    def _offset(self, position: int, xid: int, committed: int, snapshot: Snapshot) -> Offset:
         selection = self.connector.selection()
         self._keep(selection)
-        return Offset(position, selection.fingerprint, self.connector.document(position, xid, committed))
+        document = {**self.connector.document(position, xid, committed), **self._snapshot_document(snapshot)}
+        floor = min(self._floor or position, position)
+        return Offset(position, selection.fingerprint, document, floor, snapshot.to_json())
+
+    def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
+        return {} if self._silent else self.snapshots.document(snapshot)
 
     def _keep(self, selection: Selection) -> None:
         """Remember a selection for as long as the journal lives: a replay decodes under it."""
@@ -260,5 +421,19 @@ def journal_of(definition: Definition, ledger: str, files: Files) -> SegmentJour
     )
 
 
-def _wanted(piece: Slice, selection: Selection) -> bool:
-    return piece.table is None or selection.has_table(piece.table.schema, piece.table.name)
+def _incomplete(snapshot: Snapshot) -> frozenset[int]:
+    return frozenset(e.oid for e in snapshot.entries) | {e.entry.oid for e in snapshot.emitting}
+
+
+def _signals(rows: pa.RecordBatch, table: Table) -> list[tuple[int, Signal]]:
+    """Rows that were put into the table of signals; the end of an open window may also be told by its deletion."""
+    found = []
+    for row in rows.to_pylist():
+        values = [row[c.name] for c in table.columns]
+        if row["_op"] == "c" and (parts := signals.of_row(values)) is not None:
+            found.append((row["_position"], signals.parse(*parts)))
+        elif row["_op"] == "d" and row["_before"]:
+            id = str(row["_before"].get(table.columns[0].name) or "")
+            if id.endswith("-open"):
+                found.append((row["_position"], signals.WindowClose(id.removesuffix("-open"))))
+    return found

@@ -235,6 +235,19 @@ class SegmentJournal:
                 return batch.column("xid")[at].as_py(), batch.column("committed")[at].as_py()
         return 0, 0
 
+    def commits(self, start: int, end: int) -> pa.Table:
+        """`position`, `xid` and `ordinal` (its events) of the transactions that end in (start, end]."""
+        with self._changed:
+            entries = [e for e in self._entries if e.end > start and e.low < end]
+        parts = []
+        for entry in entries:
+            batch = self._commit_block(entry)
+            ends = batch.column("lsn").to_numpy()
+            first, last = np.searchsorted(ends, [start, end], side="right").tolist()
+            parts.append(batch.select(["position", "xid", "ordinal"]).slice(first, last - first))
+        empty = pa.schema([(n, pa.int64()) for n in ("position", "xid", "ordinal")])
+        return pa.Table.from_batches(parts, empty)
+
     def oldest_pending(self, position: int) -> int:
         """Commit time of the first transaction at or after `position`; 0 when there is none."""
         with self._changed:

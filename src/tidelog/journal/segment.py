@@ -12,10 +12,11 @@ import zlib
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from tidelog.contracts import RECORDS, Block, Portion
+from tidelog.contracts import RECORDS, Block, Portion, Slice
 from tidelog.errors import CorruptState
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
@@ -140,6 +141,13 @@ def read(files: Files, name: str, index: int, checksum: int) -> pa.RecordBatch:
     if not intact:
         raise CorruptState(f"A block of the journal's segment {name} is damaged.", hint=_HEALS)
     return batch
+
+
+def load(files: Files, piece: Slice) -> pa.RecordBatch:
+    """The rows of a slice that lie within its positions."""
+    rows = read(files, piece.path, piece.index, piece.checksum).slice(piece.first, piece.last - piece.first)
+    first, last = np.searchsorted(rows.column("position").to_numpy(), [piece.low, piece.high]).tolist()
+    return rows.slice(first, last - first)
 
 
 _HEALS = "Start again: the journal drops what is damaged and reads it from the database once more."

@@ -23,6 +23,10 @@ class Offset:
     """Which filters and renderings the batch that ends here was planned with."""
     document: Mapping[str, Any] = field(default_factory=dict)
     """The connector's own keys."""
+    floor: int = 0
+    """Every transaction before it was visible to all readers of the tables when the batch was planned."""
+    snapshot: Mapping[str, Any] = field(default_factory=dict)
+    """How far the snapshots are."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -30,6 +34,8 @@ class Offset:
             "tidelog_version": FORMAT,
             "tidelog_position": self.position,
             "tidelog_selection": self.selection,
+            **({"tidelog_floor": self.floor} if self.floor else {}),
+            **({"tidelog_snapshot": dict(self.snapshot)} if self.snapshot else {}),
         }
 
     @staticmethod
@@ -41,4 +47,10 @@ class Offset:
                 hint="Run the tidelog version that wrote it, or start with a new checkpoint.",
             )
         document = {k: v for k, v in raw.items() if not k.startswith("tidelog_")}
-        return Offset(int(raw["tidelog_position"]), str(raw["tidelog_selection"]), document)
+        return Offset(
+            position=int(raw["tidelog_position"]),
+            selection=str(raw["tidelog_selection"]),
+            document=document,
+            floor=int(raw.get("tidelog_floor", 0)),
+            snapshot=raw.get("tidelog_snapshot") or {},
+        )

@@ -52,6 +52,12 @@ class Table:
     def fingerprint(self) -> str:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
+    @cached_property
+    def shape(self) -> str:
+        """What readers of the log see of a table; keys and nullability are not theirs to see."""
+        seen = [self.qualified, self.old_image, [(c.name, c.type, c.modifier) for c in self.columns]]
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
 

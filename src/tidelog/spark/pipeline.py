@@ -17,7 +17,6 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -29,11 +28,13 @@ from tidelog.engine import definition as definitions
 from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
+from tidelog.engine.reading import files_of
+from tidelog.engine.stage import Stage
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark import sinks
+from tidelog.spark import chunks, sinks
 from tidelog.spark.session import register, session, warm
 from tidelog.spark.source import STAGE, TidelogSource, options_of
 from tidelog.stores.offsets import Committed, OffsetStore
@@ -244,6 +245,14 @@ class Run:
             return writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds").start()
         return writer.start()
 
+    @property
+    def _files(self) -> Files:
+        return Files(self._stage())
+
+    @property
+    def _journal(self) -> str:
+        return files_of(self._definition, self._home).uri
+
     def _stage(self) -> str:
         """Beside the journal when that is shared, so that executors on other machines reach it."""
         path = self._definition.storage.path
@@ -284,19 +293,25 @@ class Run:
         runs = []
         for text, group in groupby(rows, key=lambda row: row.table):
             table = Table.from_json(text)
-            parts = [self._read(row.path) for row in group if row.path]
+            parts = [self._read(row) for row in group if row.path]
             empty = self._connector.decoder().schema(table, selection).empty_table()
             runs.append((table, pa.concat_tables(parts) if parts else empty))
         newest_first = dict.fromkeys(table for table, _ in reversed(runs))
-        return TableChanges(tuple(newest_first)[::-1], runs)
+        snapshotting = any(row.snapshotting for row in rows)
+        return TableChanges(tuple(newest_first)[::-1], runs, snapshotting)
 
-    def _read(self, name: str) -> pa.Table:
-        with Files(self._stage()).open(name) as source:
-            return pq.read_table(source)
+    def _read(self, row: Row) -> pa.Table:
+        return self._load(Stage(self._journal, self._definition.name).files if row.chunk else self._files, row.path)
+
+    def _load(self, files: Files, name: str) -> pa.Table:
+        found = chunks.load(files, name)
+        if found is None:
+            raise CorruptState(f"The staged file {name} is gone.", hint="The batch is tried again.")
+        return found
 
     def _letters(self, staged: Sequence[Row], selection: Selection) -> pa.Table | None:
         """Records that could not be decoded: for the sink to set aside, or only to be told of."""
-        found = [self._read(row.failures) for row in staged if row.failures]
+        found = [self._load(self._files, row.failures) for row in staged if row.failures]
         if not found:
             return None
         letters = pa.concat_tables(found)
@@ -307,10 +322,9 @@ class Run:
         return None
 
     def _clear(self, staged: Sequence[Row]) -> None:
-        files = Files(self._stage())
         for row in staged:
-            for name in filter(None, (row.path, row.failures)):
-                files.delete(name)
+            for name in filter(None, (None if row.chunk else row.path, row.failures)):
+                self._files.delete(name)
 
     def _create_sink(self) -> Sink:
         return sinks.create(

@@ -21,14 +21,16 @@ from pyspark.sql.types import StructType
 
 from tidelog.contracts import ENVELOPE, Slice
 from tidelog.core.settings import nearest
+from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Plan, Reading
+from tidelog.engine.stage import Stage
 from tidelog.errors import ConfigError
 from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
-from tidelog.spark import work
+from tidelog.spark import chunks, work
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -103,7 +105,7 @@ class _Planning:
         self._reading: Reading | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors get the options only without secrets: they never connect to the database."""
+        """Executors get the options only without secrets; a chunk to be read brings along what it needs."""
         return {"_options": {"shape": shape_of(self._options)}, "_schema": self._schema, "_reading": None}
 
     @property
@@ -112,7 +114,8 @@ class _Planning:
             definition = definition_of(self._options)
             home = Home(Path(self._options["home"])) if "home" in self._options else Home.open(definition.name)
             reader = self._options.get("reader", "main")
-            self._reading = Reading(definition, home, reader=reader, silent=self._silent)
+            parallelism = int(self._options.get("parallelism", "2"))
+            self._reading = Reading(definition, home, reader=reader, silent=self._silent, parallelism=parallelism)
         return self._reading
 
     def _partitions(self, plan: Plan) -> list[Partition]:
@@ -131,11 +134,47 @@ class _Planning:
             shape=shape,
             slices=(),
             stage=self._options.get(STAGE, ""),
+            snapshotting=plan.snapshotting,
         )
-        tasks = [replace(task, sequence=i, slices=bundle) for i, bundle in enumerate(bundles)]
+        tasks = [replace(task, slices=bundle) for bundle in bundles]
         if plan.commits and shape == "envelope":
-            tasks.append(replace(task, sequence=len(tasks), commits=plan.commits))
-        return [Partition(t) for t in tasks]
+            tasks.append(replace(task, commits=plan.commits))
+        # The log comes first: a batch waits for all, but a change should not wait behind a chunk.
+        tasks += [replace(task, emit=emit) for emit in self._emits(plan)]
+        tasks += [replace(task, read=read) for read in self._reads(plan)]
+        return [Partition(replace(t, sequence=i)) for i, t in enumerate(tasks)]
+
+    def _reads(self, plan: Plan) -> list[chunks.Read]:
+        return [self._read_of(plan, entry, chunk) for entry, chunk in plan.snapshot.planned if entry.oid in plan.tables]
+
+    def _emits(self, plan: Plan) -> list[chunks.Emit]:
+        stage, found = Stage(plan.journal, plan.reader), []
+        for emission, window in zip(plan.snapshot.emitting, plan.windows, strict=True):
+            entry, chunk = emission.entry, emission.chunk
+            note = stage.note(entry.name(chunk), chunk.attempt)
+            if entry.oid in plan.tables and self._concerns(entry.table):
+                read, word = self._read_of(plan, entry, chunk), "true" if entry.kind == INITIAL else "incremental"
+                text = note.to_json() if note is not None else ""
+                found.append(chunks.Emit(read, text, window, word, emission.last))
+        return found
+
+    def _concerns(self, table: str) -> bool:
+        return shape_of(self._options) != "typed" or self._options["table"] == table
+
+    def _read_of(self, plan: Plan, entry: Entry, chunk: Chunk) -> chunks.Read:
+        definition = definition_of(self._options)
+        return chunks.Read(
+            chunk=entry.name(chunk),
+            table=plan.tables[entry.oid].to_json(),
+            key=entry.key,
+            low=chunk.low,
+            high=chunk.high,
+            condition=entry.condition,
+            reader=plan.reader,
+            connector=plan.connector,
+            pipeline=definition.name,
+            options=definition.source_options,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""

@@ -1,7 +1,7 @@
 """What runs on the executors: read slices of the journal, decode them, and hand Arrow to Spark.
 
 Three shapes of the same thing: `envelope` (the Debezium envelope over many tables), `typed` (the columns of one table
-with change metadata), and `staged`, which the pipeline uses: rows are decoded and laid down as Parquet, one file per
+with change metadata), and `staged`, which the pipeline uses: rows are decoded and laid down as Arrow files, one per
 table version, and Spark carries only a small row that describes each file. So the rows of many tables, each
 with its own types, cross one stream without passing through JSON or the JVM.
 """
@@ -15,9 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidelog import connectors
 from tidelog.contracts import ENVELOPE, Decoded, Decoder, Slice
@@ -27,13 +25,16 @@ from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
+from tidelog.spark import chunks
 
 _LOG = logging.getLogger("tidelog")
 STAGED = pa.schema(
     [
         ("sequence", pa.int64()),  # order of the pieces of a batch
         ("table", pa.string()),  # the table version as JSON
-        ("path", pa.string()),  # file with the rows, in the stage; null when there are none
+        ("path", pa.string()),  # file with the rows; null when there are none
+        ("chunk", pa.bool_()),  # it lies among the staged chunks, and stays there
+        ("snapshotting", pa.bool_()),  # the table's snapshot is not complete
         ("failures", pa.string()),  # file with the dead letters
         ("selection", pa.string()),  # what the batch was planned with
         ("rows", pa.int64()),
@@ -44,7 +45,7 @@ STAGED = pa.schema(
 
 @dataclass(frozen=True)
 class Task:
-    """A partition: slices in log order, and all that is needed to decode them."""
+    """A partition: slices in log order and all that is needed to decode them, or a chunk to be read or delivered."""
 
     sequence: int
     journal: str
@@ -54,12 +55,20 @@ class Task:
     slices: tuple[Slice, ...]
     commits: tuple[Slice, ...] = ()
     stage: str = ""
+    read: chunks.Read | None = None
+    emit: chunks.Emit | None = None
+    snapshotting: frozenset[int] = frozenset()
+    """Tables whose snapshot is not complete."""
 
 
 def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
     decoder = connectors.decoder(task.connector)
     selection = Selection.from_json(task.selection)
-    if task.shape == "staged":
+    if task.read is not None:
+        chunks.read(task.journal, task.read, texts=task.shape == "envelope")
+    elif task.emit is not None:
+        yield from _delivered(task, task.emit, decoder, selection, schema)
+    elif task.shape == "staged":
         yield from _staged(task, decoder, selection)
     elif task.shape == "envelope":
         yield from _enveloped(task, decoder, selection)
@@ -68,13 +77,24 @@ def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]
         yield from _typed(task, decoder, selection, schema)
 
 
+def _delivered(
+    task: Task, emit: chunks.Emit, decoder: Decoder, selection: Selection, schema: pa.Schema | None
+) -> Iterator[pa.RecordBatch]:
+    chunk = chunks.deliver(task.journal, emit, decoder, selection, texts=task.shape == "envelope")
+    if task.shape == "envelope":
+        yield from chunks.envelopes(emit, chunk, decoder, selection)
+    elif task.shape == "typed":
+        assert schema is not None
+        for batch in chunk.rows.to_batches():
+            yield fit(batch, schema, chunk.table)
+    else:
+        path = chunk.file or _write(Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}.arrow", chunk.rows)
+        row = _described(task, chunk.table, chunk.rows, path) | {"sequence": task.sequence * 10_000}
+        yield pa.RecordBatch.from_pylist([row | {"chunk": chunk.file is not None}], schema=STAGED)
+
+
 def _load(task: Task, piece: Slice) -> pa.RecordBatch:
-    """The rows of a slice that lie within its positions."""
-    block = segment.read(Files(task.journal), piece.path, piece.index, piece.checksum)
-    rows = block.slice(piece.first, piece.last - piece.first)
-    at = rows.column("position").to_numpy()
-    first, last = np.searchsorted(at, [piece.low, piece.high]).tolist()
-    return rows.slice(first, last - first)
+    return segment.load(Files(task.journal), piece)
 
 
 # -- envelope ----------------------------------------------------------------------------------------------------
@@ -197,10 +217,18 @@ def _stage(task: Task, decoder: Decoder, selection: Selection, pieces: Sequence[
     decoded = [decoder.typed(_load(task, piece), table, selection) for piece in pieces]
     rows = pa.Table.from_batches([d.rows for d in decoded], decoder.schema(table, selection))
     files = Files(task.stage)
+    path = _write(files, f"{name}.arrow", rows)
+    return _described(task, table, rows, path) | {
+        "failures": _write(files, f"{name}-failures.arrow", _failures(decoded))
+    }
+
+
+def _described(task: Task, table: Table, rows: pa.Table, path: str | None) -> dict[str, object]:
     return {
         "table": table.to_json(),
-        "path": _write(files, f"{name}.parquet", rows),
-        "failures": _write(files, f"{name}-failures.parquet", _failures(decoded)),
+        "path": path,
+        "chunk": False,
+        "snapshotting": table.id in task.snapshotting,
         "selection": task.selection,
         "rows": rows.num_rows,
         "operations": _counts(rows),
@@ -220,9 +248,7 @@ def _failures(decoded: Sequence[Decoded]) -> pa.Table | None:
 def _write(files: Files, name: str, rows: pa.Table | None) -> str | None:
     if rows is None or not rows.num_rows:
         return None
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="none", use_dictionary=False, write_statistics=False)
-    files.write(name, sink.getvalue())
+    files.write(name, chunks.dump(rows))
     return name
 
 

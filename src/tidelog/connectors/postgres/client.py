@@ -7,13 +7,17 @@ because none is built from the connection string.
 
 from __future__ import annotations
 
+import re
 import select
 import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from dataclasses import replace
+from types import ModuleType, TracebackType
 from typing import Any
+
+import pyarrow as pa
 
 from tidelog.connectors.postgres.config import Config
 from tidelog.errors import ConfigError, NotInstalled, PositionLost, TidelogError, TransientError
@@ -22,6 +26,7 @@ try:
     import psycopg
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
+    from psycopg.sql import Literal
 except ImportError as exc:
     raise NotInstalled(
         "The PostgreSQL connector needs the driver psycopg.", hint="Run: pip install 'tidelog[postgres]'"
@@ -40,6 +45,12 @@ LOG_END = (
 )
 """How far the server's log is durable, as a number."""
 
+REPLAYED = "SELECT CASE WHEN pg_is_in_recovery() THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint END"
+"""How far a standby has replayed the log: the end of a record, so every commit that begins before it is visible to
+whoever looks afterwards. Null on a primary."""
+
+VISIBLE = "SELECT pg_current_snapshot()::text"
+
 _SETTINGS_CURE = {
     "28000": "Check database.user, and pg_hba.conf on the server.",
     "28P01": "Check database.user and database.password.",
@@ -49,6 +60,8 @@ _SETTINGS_CURE = {
     "53400": "Raise max_replication_slots, or drop a slot that nobody reads.",
     "42704": "`tidelog check` says what is missing.",
 }
+_TIME_CURES = ("08", "40", "53", "55", "57", "58")
+"""Classes of SQLSTATE: connection, conflict of transactions, resources, state, intervention, system."""
 _SLOT_BUSY = "55006"
 _STRETCH = b"SELECT repeat(' ', 1048576)"
 _PAUSE_S = 0.001
@@ -196,11 +209,93 @@ class Stream:
         self._connection.close()
 
 
+class Bulk:
+    """A connection of the Arrow driver: answers to small questions, and rows in bulk as Arrow.
+
+    Statements commit by themselves; a transaction begins and ends by statements. It asks as `Session` does, so that
+    the catalog can be read in the very transaction that reads rows.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._driver = _arrow_driver()
+        with self._translated():
+            self._connection = self._driver.connect(reader_conninfo(config), autocommit=True)
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        texts = tuple(Literal(value).as_string(None) for value in parameters)
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(sql % texts if texts else sql)
+            found = cursor.fetch_arrow_table() if cursor.description else pa.table({})
+        columns = [_plain(found.field(i), found.column(i)) for i in range(found.num_columns)]
+        return list(zip(*columns, strict=True))
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            yield from cursor.fetch_record_batch()
+
+    def close(self) -> None:
+        with self._translated():
+            self._connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._driver.Error as exc:
+            raise _arrow_error(self._config, exc.sqlstate or "", str(exc)) from exc
+
+
+def _plain(field: pa.Field, column: pa.ChunkedArray) -> list[Any]:
+    """Values as the other driver gives them: this one reads an oid as a signed number, and the empty "char" as NUL."""
+    match (field.metadata or {}).get(b"POSTGRESQL:type"):
+        case b"oid":
+            return [None if value is None else value % 2**32 for value in column.to_pylist()]
+        case b"char":
+            return [None if value is None else value.strip("\0") for value in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _arrow_driver() -> ModuleType:
+    """Loaded where chunks are read and nowhere else: it is large."""
+    try:
+        from adbc_driver_postgresql import dbapi
+    except ImportError as exc:
+        raise NotInstalled(
+            "Reading tables needs the driver adbc-driver-postgresql.", hint="Run: pip install 'tidelog[postgres]'"
+        ) from exc
+    driver: ModuleType = dbapi
+    return driver
+
+
+def _arrow_error(config: Config, state: str, text: str) -> TidelogError:
+    told = re.search(r"(?:ERROR|FATAL):\s+(.*)", text)
+    reason = told[1].strip() if told else _reason(text)
+    state = state.strip("\0") or _connect_state(reason)
+    if state and state not in _SETTINGS_CURE and state[:2] not in _TIME_CURES:
+        return ConfigError(f"PostgreSQL refused a statement: {reason}.", hint="`tidelog check` looks for causes.")
+    return _classify(config, state, reason.rstrip("."))
+
+
+def _connect_state(text: str) -> str:
+    return "28P01" if "password" in text else "3D000" if _no_database(text) else ""
+
+
+def reader_conninfo(config: Config) -> str:
+    """Of the role that reads rows. Row security is off: a policy that hides rows is an error, not a smaller table."""
+    if config.reader:
+        config = replace(config, user=config.reader, password=config.reader_password or config.password)
+    read_only = " -c default_transaction_read_only=on" if config.snapshot.read_only else ""
+    return _conninfo(config, "tidelog chunks", settings=f"{_RENDERING} -c row_security=off{read_only}")
+
+
 def lsn_text(position: int) -> str:
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:08X}"
 
 
-def _conninfo(config: Config, application: str, **more: str) -> str:
+def _conninfo(config: Config, application: str, *, settings: str = _RENDERING, **more: str) -> str:
     return make_conninfo(
         host=config.host,
         port=config.port,
@@ -214,7 +309,7 @@ def _conninfo(config: Config, application: str, **more: str) -> str:
         keepalives_interval=5,
         keepalives_count=4,
         tcp_user_timeout=30_000,
-        options=_RENDERING,
+        options=settings,
         **config.tls,
         **more,
     )
@@ -247,7 +342,7 @@ def translated(config: Config) -> Iterator[None]:
         yield
     except psycopg.Error as exc:
         text = exc.diag.message_primary or _reason(str(exc))
-        state = exc.sqlstate or ("28P01" if "password" in text else "3D000" if _no_database(text) else "")
+        state = exc.sqlstate or _connect_state(text)
         if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in _SETTINGS_CURE:
             raise ConfigError(
                 f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes."

@@ -9,13 +9,16 @@ from io import BytesIO
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, decode, offset, position, types
+from tidelog.connectors.postgres import check, config, decode, offset, position, types, walk
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import LOG_END, Session, lsn_text
+from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, lsn_text
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.tail import PostgresTail
-from tidelog.contracts import Finding, Lag
+from tidelog.contracts import Finding, Key, Lag, Scan, Watermark
 from tidelog.core.settings import nearest
+from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.core.snapshot.watermark import Replayed, Visible
 from tidelog.errors import ConfigError, PositionLost, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
@@ -30,6 +33,12 @@ SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
                        restart_lsn)
   FROM pg_replication_slots
  WHERE slot_name = %s
+"""
+
+_OLDEST = "SELECT pg_is_in_recovery(), pg_snapshot_xmin(pg_current_snapshot())::text"
+_YOUNGEST = """
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text,
+       (SELECT array_agg(transactionid::text) FROM pg_locks WHERE locktype = 'transactionid')
 """
 
 _PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
@@ -50,6 +59,9 @@ class PostgresConnector:
 
     def decoder(self) -> decode.PostgresDecoder:
         return decode.PostgresDecoder()
+
+    def snapshot_settings(self) -> SnapshotSettings:
+        return self._config.snapshot
 
     def check(self) -> list[Finding]:
         return check.findings(self._config)
@@ -95,7 +107,7 @@ class PostgresConnector:
                 session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
             return
         tables = self._publishable(session)
-        names = ", ".join(_quoted(t) for t in tables)
+        names = ", ".join(quoted(t) for t in tables)
         if not exists:
             session.query(f"CREATE PUBLICATION {self._config.publication} FOR TABLE {names} {_VIA_ROOT}")
         elif set(session.query(_PUBLISHED, [self._config.publication])) != {(t.schema, t.name) for t in tables}:
@@ -110,7 +122,7 @@ class PostgresConnector:
                 raise ConfigError(
                     f"The table {table.qualified} has neither a primary key nor a replica identity: once published, "
                     "the server would refuse UPDATE and DELETE on it.",
-                    hint=f"Run: ALTER TABLE {_quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {_quoted(table)} "
+                    hint=f"Run: ALTER TABLE {quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {quoted(table)} "
                     "REPLICA IDENTITY FULL; or leave it out by table.exclude.list.",
                 )
         return tables
@@ -188,6 +200,9 @@ class PostgresConnector:
     def tables(self) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).captured()
 
+    def present(self, ids: Sequence[int]) -> list[Table]:
+        return Catalog(self._reader(), self._config.selection).present(ids)
+
     def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:
         return decode.values(pa.array([text]), table, column, self._config.selection)[0][0]
 
@@ -197,17 +212,17 @@ class PostgresConnector:
         for now in Catalog(self._reader(), self._config.selection).present([table.id]):
             names = [_name_now(table.column(c), now) for c in columns]
             if None not in [name for c, name in zip(columns, names, strict=True) if c in table.key]:
-                chosen = ", ".join("NULL" if name is None else _name(name) for name in names)
-                yield from self._select(f"SELECT {chosen} FROM {_quoted(now)}", table, columns)
+                chosen = ", ".join("NULL" if name is None else identifier(name) for name in names)
+                yield from self._select(f"SELECT {chosen} FROM {quoted(now)}", table, columns)
 
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
     ) -> Iterator[pa.RecordBatch]:
-        limits = [f"{_key(table, self._config.selection)} > {_literal(low)}"] if low is not None else []
-        limits += [f"{_key(table, self._config.selection)} <= {_literal(high)}"] if high is not None else []
+        limits = [f"{_key(table, self._config.selection)} > {literal(low)}"] if low is not None else []
+        limits += [f"{_key(table, self._config.selection)} <= {literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
-        names = ", ".join(_name(c) for c in columns)
-        return self._select(f"SELECT {names} FROM {_quoted(table)}{where}", table, columns)
+        names = ", ".join(identifier(c) for c in columns)
+        return self._select(f"SELECT {names} FROM {quoted(table)}{where}", table, columns)
 
     def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with Session(self._config) as session:
@@ -218,7 +233,7 @@ class PostgresConnector:
         if not table.key:
             return []
         key = _key(table, self._config.selection)
-        numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {_quoted(table)}"
+        numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {quoted(table)}"
         sql = f"SELECT k::text FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
         found = [str(row[0]) for row in self._reader().query(sql)]
         return list(dict.fromkeys(found))
@@ -248,6 +263,77 @@ class PostgresConnector:
             )
         return array
 
+    # -- walks -------------------------------------------------------------------------------------------------
+
+    def walked(self, table: Table, surrogate: str = "") -> tuple[str, ...]:
+        if surrogate:
+            walk.require(table, [surrogate], {column.name for column in table.columns})
+            return (surrogate,)
+        known = {column.name for column in table.columns}
+        key = table.key or tuple(name for name in self._config.selection.key_of(table) if name in known)
+        if not key and table.old_image != "full":
+            raise ConfigError(
+                f"The table {table.qualified} has no key, and its replica identity is not FULL: the rows of a snapshot "
+                "could not be told from those that change meanwhile.",
+                hint=f"Run: ALTER TABLE {quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {quoted(table)} REPLICA "
+                "IDENTITY FULL.",
+            )
+        return key
+
+    def maximum(self, scan: Scan) -> Key | None:
+        planned = self._walk(scan)
+        if planned.by_place:
+            blocks = self._blocks(scan)[0]
+            return walk.place(blocks) if blocks else None
+        found = self._reader().query(walk.maximum(planned))
+        return tuple(found[0]) if found else None
+
+    def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]:
+        planned = self._walk(scan)
+        if planned.by_place:
+            _, known_rows, known_blocks = self._blocks(scan)
+            return walk.places(low, maximum, rows, count, known_rows / known_blocks if known_blocks else 0)
+        found: list[Key] = []
+        while len(found) < count and maximum not in found:
+            after = found[-1] if found else low
+            key = self._reader().query(walk.boundary(planned, after, maximum, rows))
+            if not key:
+                return walk.ends(found, True, maximum)
+            found.append(tuple(key[0]))
+        return walk.ends(found, False, maximum)
+
+    def estimate(self, scan: Scan) -> int:
+        return int(self._reader().query(walk.ESTIMATE, [scan.table.id, scan.table.id])[0][0])
+
+    def _walk(self, scan: Scan) -> walk.Walk:
+        source = self._reader().query(walk.SOURCE, [scan.table.id])
+        if not source:
+            raise ConfigError(f"The table {scan.table.qualified} does not exist any more.", hint=walk.GONE)
+        return walk.plan(scan, source[0][0], self._reader().query(walk.DESCRIBE, [scan.table.id]))
+
+    def _blocks(self, scan: Scan) -> tuple[int, int, int]:
+        blocks, rows, known = self._reader().query(walk.BLOCKS, [scan.table.id, scan.table.id])[0]
+        return int(blocks), int(rows), int(known)
+
+    def horizon(self) -> Watermark:
+        # On a standby the place is read before the snapshot: what is replayed between them is seen, not promised.
+        replayed = self._reader().query(REPLAYED)[0][0]
+        if replayed is not None:
+            return Replayed(int(replayed))
+        return Visible.parse(self._reader().query(VISIBLE)[0][0])
+
+    def settled(self, xid: int) -> bool:
+        """A standby knows no running transactions: there, replay order is all there is."""
+        recovering, oldest = self._reader().query(_OLDEST)[0]
+        return bool(recovering) or int(oldest) >= xid
+
+    def next_xid(self) -> int:
+        """A snapshot ends after the last transaction that is over; one that runs may be younger, and holds a lock on
+        its id, which has 32 bits there."""
+        ended, running = self._reader().query(_YOUNGEST)[0]
+        ahead = [(int(xid) - int(ended) + 2**31) % 2**32 - 2**31 for xid in running or ()]
+        return int(ended) + max([0, *(distance + 1 for distance in ahead)])
+
     def _reader(self) -> Session:
         """Asked by the capture's thread and by the query's: one session serves both."""
         with self._lock:
@@ -266,7 +352,7 @@ _START_OVER = (
 def _key(table: Table, selection: Selection) -> str:
     """The first key column, comparable alike by the database and by Arrow: what Arrow has as text, by its bytes."""
     column = table.column(table.key[0])
-    name = _name(column.name)
+    name = identifier(column.name)
     as_text = pa.types.is_string(types.arrow_type(column, selection))
     return f'{name}::text COLLATE "C"' if as_text else name
 
@@ -278,15 +364,3 @@ def _name_now(column: Column, now: Table) -> str | None:
         if same and (other.type, other.modifier) == (column.type, column.modifier):
             return other.name
     return None
-
-
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _quoted(table: Table) -> str:
-    return f"{_name(table.schema)}.{_name(table.name)}"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.connectors.postgres import envelope, notices, rules, tuples, types
+from tidelog.connectors.postgres import envelope, notices, reads, rules, tuples, types
 from tidelog.connectors.postgres.faults import Fault, op_texts, settle
 from tidelog.connectors.postgres.rules import Shown
 from tidelog.connectors.postgres.strings import Mask, plain, spread
@@ -66,6 +67,23 @@ class PostgresDecoder:
             return notices.build(without(records, selection.skipped), selection, self._now_us())
         records = without(records, (*ROWLESS, *selection.skipped))
         return envelope.build(records, table, selection, self._now_us())
+
+    def texts(self, records: pa.RecordBatch, table: Table, selection: Selection) -> Decoded:
+        columns = tuple(replace(column, type="text", modifier=-1) for column in table.columns)
+        return self.typed(records, replace(table, columns=columns), Selection(failures=selection.failures))
+
+    def read_envelope(
+        self,
+        rows: pa.Table | pa.RecordBatch,
+        table: Table,
+        selection: Selection,
+        *,
+        snapshot: str,
+        position: int,
+        ts_us: int,
+    ) -> Decoded:
+        moment = reads.Moment(snapshot, position, ts_us)
+        return reads.build(rows, table, selection, moment, self._now_us())
 
 
 def without(records: pa.RecordBatch, ops: Iterable[str]) -> pa.RecordBatch:

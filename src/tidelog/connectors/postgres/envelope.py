@@ -6,7 +6,7 @@ changes the key is two events, the old key's delete and the new key's create, as
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,8 @@ from tidelog.connectors.postgres import position, render, rules, tuples, types
 from tidelog.connectors.postgres.faults import Fault, op_texts, settle
 from tidelog.connectors.postgres.render import Fragment, concat, quote
 from tidelog.connectors.postgres.rules import Shown
-from tidelog.connectors.postgres.strings import Mask, as_mask, spread
-from tidelog.connectors.postgres.tuples import UNCHANGED, Image, Messages
+from tidelog.connectors.postgres.strings import Bytes, Mask, as_mask, spread
+from tidelog.connectors.postgres.tuples import UNCHANGED, Messages
 from tidelog.contracts import ENVELOPE, Decoded
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
@@ -30,7 +30,7 @@ _NO_TEXT = pa.scalar(None, pa.string())
 def build(records: pa.RecordBatch, table: Table, selection: Selection, now_us: int) -> Decoded:
     messages = tuples.read(records, len(table.columns))
     ops = records.column("op").to_numpy(zero_copy_only=False)
-    objects = _Objects(selection, len(ops))
+    objects = Objects(selection, len(ops))
     shown, keys = rules.delivered(table, selection), rules.keys(table, selection)
     changed = _key_changed(messages, keys) & (ops == ord(Op.UPDATE))
     columns: dict[str, pa.Array] = {
@@ -64,14 +64,25 @@ def where(rows: pa.BooleanArray, values: pa.Array, other: str | None) -> pa.Arra
     return pc.if_else(rows, values, pa.scalar(other, values.type))
 
 
-class _Objects:
+class Rows(Protocol):
+    """Texts by column, with their kinds: tuples of messages, or columns that were read from the table."""
+
+    @property
+    def kinds(self) -> Bytes: ...
+
+    def texts(self, column: int) -> pa.StringArray: ...
+
+    def at(self, rows: Mask) -> Self: ...
+
+
+class Objects:
     """Makes JSON objects of images' rows, and gathers what could not be rendered."""
 
     def __init__(self, selection: Selection, rows: int) -> None:
         self._selection, self._rows = selection, rows
         self.faults: list[Fault] = []
 
-    def of(self, image: Image, shown: list[Shown], rows: Mask) -> pa.StringArray:
+    def of(self, image: Rows, shown: list[Shown], rows: Mask) -> pa.StringArray:
         """An object for each of `rows`, null for the others."""
         if not rows.any():
             return pa.nulls(self._rows, pa.string())
@@ -79,7 +90,7 @@ class _Objects:
         fragments = [self._fragment(some, one, rows) for one in shown]
         return spread(render.objects([one.column.name for one in shown], fragments, int(rows.sum())), rows)
 
-    def _fragment(self, image: Image, shown: Shown, rows: Mask) -> Fragment:
+    def _fragment(self, image: Rows, shown: Shown, rows: Mask) -> Fragment:
         texts, unreadable = shown.ruled(image.texts(shown.index))
         found = render.fragment(texts, shown.column, self._selection)
         self._note(shown, rows, unreadable | found.failed)
@@ -125,7 +136,9 @@ def _split(
     return rows
 
 
-def sources(records: pa.RecordBatch, table: Table | None, selection: Selection) -> pa.StringArray:
+def sources(
+    records: pa.RecordBatch, table: Table | None, selection: Selection, snapshot: str = "false"
+) -> pa.StringArray:
     """Where each event comes from, with the fields of Debezium's PostgreSQL connector.
 
     `sequence` is the commit's LSN and the record's: sorted by both, events stand in the order of delivery.
@@ -142,7 +155,7 @@ def sources(records: pa.RecordBatch, table: Table | None, selection: Selection) 
         _digits(us),
         ',"ts_ns":',
         _digits(us * 1000),
-        f',"snapshot":"false","db":{quote(selection.database)},"sequence":"[\\"',
+        f',"snapshot":{quote(snapshot)},"db":{quote(selection.database)},"sequence":"[\\"',
         _digits(commit),
         '\\",\\"',
         lsn,

@@ -100,10 +100,12 @@ class PostgresTail:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def _gather(self, deadline: float, eager: bool) -> None:
+        known = self._stream.received
         while True:
             self._bytes += self._stream.drain(self._messages, self._memory - self._bytes)
             left = deadline - time.monotonic()
-            if self._bytes >= self._memory or left <= 0 or (eager and self._messages and self._at_end()):
+            news = self._messages or self._stream.received > known
+            if self._bytes >= self._memory or left <= 0 or (eager and news and self._at_end()):
                 return
             if not self._stream.wait(left) and self._messages:
                 return
@@ -146,7 +148,7 @@ class PostgresTail:
             return
         self._asked = time.monotonic()
         present = self._catalog.present(list(self._framer.tables))
-        changed = [(known, t) for t in present if _differs(known := self._framer.tables[t.id], t)]
+        changed = [(known, t) for t in present if (known := self._framer.tables[t.id]).shape != t.shape]
         if changed:
             self._pending = (int(self._session.query(LOG_END)[0][0]), changed)
 
@@ -171,15 +173,6 @@ def _options(config: Config, version: int) -> list[str]:
     if version >= 160000 and config.origin != "any":
         options.append(f"origin '{config.origin}'")
     return options
-
-
-def _differs(known: Table, present: Table) -> bool:
-    """Whether readers of the log would see another table; keys and nullability are not theirs to see."""
-    return _shape(known) != _shape(present)
-
-
-def _shape(table: Table) -> tuple[object, ...]:
-    return table.qualified, table.old_image, [(c.name, c.type, c.modifier) for c in table.columns]
 
 
 def _now_us() -> int:

@@ -64,6 +64,13 @@ class Replayed:
         return json.dumps({"position": self.position})
 
 
+def floor(positions: Ints, xids: Ints, watermark: Watermark, end: int) -> int:
+    """Of delivered transactions, in log order, all before the result are seen under the watermark (law 1): a commit may
+    be delivered before it is visible, and a chunk that is read meanwhile needs it in its window."""
+    unseen = ~watermark.covers(positions, xids)
+    return int(positions[unseen].min(initial=end))
+
+
 def from_json(text: str) -> Watermark:
     raw = json.loads(text)
     if "position" in raw:

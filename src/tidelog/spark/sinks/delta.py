@@ -4,6 +4,9 @@ Law 14: a batch is known by query and id, written into each table's own log with
 commit can be done again: evolving compares the table as it is with the version it should follow, what the source
 must answer stays noted as `tidelog.pending` until it is answered, and moves are in the book of places.
 
+While a table's snapshot is under way, the target lacks rows that exist: an update that does not tell all of such a row
+takes the rest from the source (`snapshotting`). When a snapshot is complete, rows that it has not seen end (`keep`).
+
 A column that the source drops stays in the target. With `delete.mode` `soft` rows stay too, with `_deleted` and
 `_deleted_at`; a truncate then marks every row.
 """
@@ -15,14 +18,30 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core import evolve
-from tidelog.core.fold import DELETED, STAMPS, Folded, Run, answer, carry, fold, require_keys
+from tidelog.core.fold import (
+    DELETED,
+    META,
+    STAMPS,
+    Folded,
+    Run,
+    anchors,
+    answer,
+    carry,
+    fold,
+    gaps,
+    give_up,
+    match,
+    require_keys,
+)
 from tidelog.core.settings import Setting, parse
 from tidelog.errors import ConfigError, UnsupportedChange
 from tidelog.model.schema import Table
@@ -159,12 +178,12 @@ class DeltaSink:
     def _apply(self, job: _Job) -> None:
         self._follow(job)
         runs = [self._conform(job, version, rows) for version, rows in job.changes.rows if rows.num_rows]
-        if not runs:
-            return
-        unknown = sorted(set().union(*(run.unknown for run in runs)))
-        folded = self._complete(job, fold(runs, job.key, soft=self.options.soft), unknown)
-        self._commit(job.target, folded, job.key, Mark(_app(job.batch, job.table), job.batch.id))
-        job.target.tidy()
+        folded = self._complete(job, fold(runs, job.key, soft=self.options.soft), runs) if runs else None
+        if job.changes.keep is not None:
+            self._sweep(job, job.changes.keep, folded)
+        if folded is not None:
+            self._commit(job.target, folded, job.key, Mark(_app(job.batch, job.table), job.batch.id))
+            job.target.tidy()
 
     def _conform(self, job: _Job, version: Table, rows: pa.Table) -> Run:
         shape = self.shape(job.table, job.selection)
@@ -198,16 +217,37 @@ class DeltaSink:
             job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
         job.target.describe({PENDING: ""})
 
-    def _complete(self, job: _Job, folded: Folded, unknown: Sequence[str]) -> Folded:
-        """Fetch what the batch does not tell: from the target's row of the old key, or from the source."""
+    def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
+        """Fetch what the changes do not tell: from rows that were read, from the target's row of the old key, or from
+        the source."""
+        if folded.keeps and (reads := _reads(runs)) is not None:
+            folded = answer(folded, job.key, sorted(folded.keeps), reads)
+        if folded.keeps and job.changes.snapshotting:
+            folded = self._find(job, folded)
         if folded.origins.num_rows:
             found = job.target.lookup(folded.origins.select(list(job.key)), sorted(folded.keeps))
             folded = carry(folded, job.key, found)
+        unknown = sorted(set().union(*(run.unknown for run in runs)))
         if asked := [c for c in unknown if c in folded.keeps]:
             folded = answer(folded, job.key, asked, self._ask(job, asked))
         return folded
 
-    def _ask(self, job: _Job, columns: Sequence[str]) -> pa.Table:
+    def _find(self, job: _Job, folded: Folded) -> Folded:
+        """Law 2: rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
+        they are there: the source tells them, by key. What it has no more is left out; a later event tells why."""
+        rows, key = np.flatnonzero(gaps(folded)), list(job.key)
+        bases = anchors(folded, key).take(pa.array(rows))
+        missing = rows[match(bases, job.target.lookup(bases, []), key) < 0]
+        if not len(missing):
+            return folded
+        keys = folded.upserts.select(key).take(pa.array(missing))
+        found = self._ask(job, sorted(folded.keeps), keys)
+        found = found.filter(pa.array(match(found, keys, key) >= 0))
+        dead = folded.upserts[DELETED].to_numpy()[missing] if self.options.soft else False
+        gone = missing[(match(keys, found, key) < 0) | dead]
+        return give_up(answer(folded, key, sorted(folded.keeps), found), gone)
+
+    def _ask(self, job: _Job, columns: Sequence[str], keys: pa.Table | None = None) -> pa.Table:
         if self.source is None:
             raise UnsupportedChange(
                 f"Only the source knows the values of {', '.join(columns)} in the old rows of {job.table.qualified}.",
@@ -215,9 +255,25 @@ class DeltaSink:
             )
         shape = self.shape(job.table, job.selection)
         wanted = pa.schema([shape.field(n) for n in (*job.key, *columns)])
-        batches = self.source.read(job.table, wanted.names)
+        if keys is None:
+            batches = self.source.read(job.table, wanted.names)
+        else:
+            batches = self.source.read_keys(job.table, wanted.names, keys)
         parts = [pa.Table.from_batches([b]).select(wanted.names).cast(wanted) for b in batches]
         return pa.concat_tables([wanted.empty_table(), *parts])
+
+    def _sweep(self, job: _Job, keep: pa.Table, folded: Folded | None) -> None:
+        """Law 7: rows that a finished snapshot has not seen end. It comes before the batch's own commit, and so again
+        if that fails; a second time there is nothing left to do."""
+        key, soft = list(job.key), self.options.soft
+        present = job.target.read([*key, DELETED] if soft else key)
+        known = keep.select(key) if folded is None else pa.concat_tables([keep.select(key), _keys(folded, keep, key)])
+        ghosts = present.filter(pa.array(match(present, known, key) < 0))
+        if soft:
+            ghosts = ghosts.filter(pc.invert(pc.fill_null(ghosts[DELETED], False))).select(key)
+        if ghosts.num_rows:
+            LOG.info("%s: %d rows are gone since the last snapshot", job.table.qualified, ghosts.num_rows)
+            job.target.merge(_ending(ghosts, job.key, soft), None)
 
     def _commit(self, target: Target, folded: Folded, key: tuple[str, ...], mark: Mark) -> None:
         if folded.empty:
@@ -311,6 +367,27 @@ def _key(batch: Batch, table: Table) -> tuple[str, ...]:
             hint="Give it a primary key, or REPLICA IDENTITY FULL and message.key.columns, or use the sink `history`.",
         )
     return key
+
+
+def _reads(runs: Sequence[Run]) -> pa.Table | None:
+    """The rows that were read: each is what its row is at the batch's end, so it tells what the log's events do not."""
+    whole = [run.rows.drop_columns(list(META[1:])) for run in runs if not run.unknown]
+    found = [rows.filter(pc.equal(rows["_op"], "r")) for rows in whole]
+    return pa.concat_tables(found) if any(rows.num_rows for rows in found) else None
+
+
+def _keys(folded: Folded, keep: pa.Table, key: list[str]) -> pa.Table:
+    return folded.upserts.select(key).cast(keep.select(key).schema)
+
+
+def _ending(keys: pa.Table, key: tuple[str, ...], soft: bool) -> Merge:
+    """Rows that end, without a change of the log that says when."""
+    if not soft:
+        return Merge(keys.append_column(DELETE, pa.repeat(True, keys.num_rows)), key, key, deletes=True, inserts=False)
+    now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+    rows = keys.append_column(DELETED, pa.repeat(True, keys.num_rows))
+    rows = rows.append_column(DELETED_AT, pa.repeat(now, keys.num_rows))
+    return Merge(rows, key, tuple(rows.column_names), inserts=False)
 
 
 def _ghosts(truncated_at: pa.Scalar | None) -> dict[str, str]:

@@ -26,6 +26,8 @@ FILE_BYTES = (8 << 20, 128 << 20)
 FILES = 64
 FEW_FILES = 8
 SIZE = "delta.targetFileSize"
+_COARSE = pa.scalar(1000, pa.duration("us"))
+"""Statistics tell moments in milliseconds, cut off."""
 
 
 def quote(name: str) -> str:
@@ -178,12 +180,15 @@ class RustTarget:
         if not files.num_rows:
             return True
         name, known = merge.key[0], set(files.column_names)
-        if not merge.ends or not {f"min.{name}", f"max.{name}"} <= known:
+        if merge.edges is None or not {f"min.{name}", f"max.{name}"} <= known:
             return False
         least, most = files[f"min.{name}"], files[f"max.{name}"]
         if least.null_count or most.null_count:  # a file without statistics may hold anything
             return False
-        touching = pc.and_(pc.less_equal(least, merge.ends[1]), pc.greater_equal(most, merge.ends[0]))
+        least, most = least.cast(merge.edges[0].type), most.cast(merge.edges[0].type)
+        if pa.types.is_timestamp(least.type):
+            least, most = pc.subtract(least, _COARSE), pc.add(most, _COARSE)
+        touching = pc.and_(pc.less_equal(least, merge.edges[1]), pc.greater_equal(most, merge.edges[0]))
         return not pc.any(touching).as_py()
 
     def _shape(self) -> pa.Schema:

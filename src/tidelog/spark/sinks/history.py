@@ -7,6 +7,9 @@ Rows keep the columns of their version, by name, and `_op` … `_unchanged`; tru
 text: an old row belongs to an old shape, and text outlives every change of it. A column that changes its type:
 `parquet` files stay as they were written (read them with the types you want); in `delta` the column is widened when
 the new type can hold the old values, and becomes text when it cannot. A renamed column is a new column.
+
+Of a batch, what was read comes before the log. What a snapshot did not find any more (`keep`) is no change of the log,
+and leaves no trace here.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import pyarrow.parquet as pq
 
 from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core.evolve import Parse, Step, as_text, plain
+from tidelog.core.fold import reads_first
 from tidelog.core.settings import Setting, parse
 from tidelog.spark.sinks import delta
 from tidelog.spark.sinks.console import render
@@ -60,9 +64,9 @@ class HistorySink:
 
 
 def _runs(changes: TableChanges) -> Iterator[pa.Table]:
-    """Neighbouring runs of one shape together, with `_before` as text."""
+    """Neighbouring runs of one shape together, what was read first, with `_before` as text."""
     gathered: list[pa.Table] = []
-    for _, rows in changes.rows:
+    for _, rows in reads_first(changes.rows):
         if not rows.num_rows:
             continue
         shown = rows.set_column(rows.column_names.index("_before"), "_before", _texts(rows["_before"]))

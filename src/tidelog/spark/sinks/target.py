@@ -55,16 +55,21 @@ class Merge:
         return f"(t.{quote(name)} {relation} s.{quote(name)})"
 
     @cached_property
-    def ends(self) -> tuple[int, int] | None:
-        """The least and the greatest first key, where keys are whole numbers."""
-        first = self.rows[self.key[0]]
-        if not pa.types.is_integer(first.type) or first.null_count or not len(first):
+    def edges(self) -> tuple[pa.Scalar, pa.Scalar] | None:
+        """The least and the greatest first key, where keys are whole numbers, days or moments."""
+        first, t = self.rows[self.key[0]], pa.types
+        ordered = t.is_integer(first.type) or t.is_date(first.type) or t.is_timestamp(first.type)
+        if not ordered or first.null_count or not len(first):
             return None
-        ends = pc.min_max(first).as_py()
-        return ends["min"], ends["max"]
+        found = pc.min_max(first)
+        return found["min"], found["max"]
 
     def span(self, column: str) -> list[str]:
-        return [f"{column} >= {self.ends[0]}", f"{column} <= {self.ends[1]}"] if self.ends else []
+        """The range as SQL, for whole numbers: engines disagree on how to write the others."""
+        if self.edges is None or not pa.types.is_integer(self.edges[0].type):
+            return []
+        least, most = (edge.as_py() for edge in self.edges)
+        return [f"{column} >= {least}", f"{column} <= {most}"]
 
     def updates(self, quote: Quote) -> dict[str, str]:
         return {quote(c): self._value(c, quote) for c in self.columns if c not in self.key}

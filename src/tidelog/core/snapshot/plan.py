@@ -1,0 +1,336 @@
+"""What the next batch does for the snapshots: which staged chunks it delivers, and which spans it reads.
+
+Pure: the database answers through `World`, so that the connector and a model of a database drive the same code. One
+call is one batch. Its result goes into the offset before anything is read or delivered, and a batch that is planned
+again after a crash is planned from that offset alone: this is what makes it exactly once.
+
+Laws: a chunk is delivered only when the log is known past it, and its window reaches to the end of the delivering
+batch. A chunk whose table has another shape by now is read again. What is in flight is bounded. Only reaching the
+maximum ends a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tidelog.contracts import Key, Scan
+from tidelog.core.snapshot.state import BLOCKING, INITIAL, Chunk, Emission, Entry, News, Snapshot
+from tidelog.errors import ConfigError
+from tidelog.model.schema import Table
+
+_SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 10_000, 500, 200_000
+_BYTES_MAX = 64 << 20
+_GROWTH_MAX = 4
+"""One reading may change the size of the next by this factor at most: the first ones are slow."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an attempt to read a chunk left behind."""
+
+    attempt: str
+    rows: int = 0
+    bytes: int = 0
+    ms: int = 0
+    passed: int = 0
+    shape: str = ""
+    refused: str = ""
+    """Why it cannot be read at all, however often one tries."""
+    failed: str = ""
+    """What went wrong this time."""
+
+
+class World(Protocol):
+    """The database and the stage, as they are now."""
+
+    def present(self, entry: Entry) -> Table | None:
+        """The entry's table: by its number once the entry is open, by its name before; None when there is none."""
+
+    def walked(self, table: Table, surrogate: str) -> tuple[str, ...]: ...
+
+    def maximum(self, scan: Scan) -> Key | None: ...
+
+    def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]: ...
+
+    def estimate(self, scan: Scan) -> int: ...
+
+    def settled(self, xid: int) -> bool: ...
+
+    def logged(self, oid: int) -> str:
+        """The shape of a table as the log has last told it; empty when it has not."""
+
+    def manifest(self, name: str) -> Manifest | None:
+        """One attempt that read this chunk, if there is one."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    parallelism: int = 1
+    rows: int = 0
+    """Rows per chunk; 0: what can be read in `target_ms`."""
+    target_ms: int = 300
+
+
+@dataclass(frozen=True)
+class Now:
+    reached: int
+    """The log is known up to here, and the batch delivers all of it."""
+    floor: int
+    """Every transaction before it is visible to whoever begins to read from now on."""
+    rows: int | None = None
+    """How many rows the batch may still take."""
+    full: bool = False
+    """The journal has no room left: nothing may hold it back."""
+    windowed: bool = False
+    """The log itself tells when a chunk is passed: windows are written to the source."""
+
+
+def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapshot:
+    """The state at the end of the next batch, from the settled state at its start and the requests since."""
+    if snapshot.paused or not snapshot.entries:
+        return grounded(snapshot) if snapshot.paused else snapshot
+    present = {e: world.present(e) for e in snapshot.entries if e.opened}
+    snapshot = _check(snapshot, world, present)
+    snapshot = _stage(snapshot, world, now, bounds)
+    snapshot = _emit(snapshot, now)
+    snapshot = grounded(snapshot) if now.full else _plan(snapshot, world, now, bounds)
+    return _retire(snapshot)
+
+
+def grounded(snapshot: Snapshot) -> Snapshot:
+    """With nothing in flight: the walks go on from their cursors, later."""
+    return replace(snapshot, entries=tuple(replace(e, chunks=()) for e in snapshot.entries), windows=())
+
+
+def walk_of(table: Table, key: Sequence[str]) -> str:
+    """What a walk depends on."""
+    columns = [(c.name, c.type, c.modifier) for name in key for c in table.columns if c.name == name]
+    return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:12]
+
+
+def scan_of(entry: Entry, table: Table) -> Scan:
+    return Scan(table, entry.key, entry.condition)
+
+
+# -- what became of the tables -----------------------------------------------------------------------------------
+
+
+def _check(snapshot: Snapshot, world: World, present: dict[Entry, Table | None]) -> Snapshot:
+    for entry in [e for e in snapshot.entries if e.opened]:
+        table = present[entry]
+        if table is None or table.qualified != entry.table:
+            snapshot = end(snapshot, entry, "UNKNOWN_SCHEMA")
+        elif walk_of(table, entry.key) != entry.walk:
+            snapshot = _put(snapshot, entry, entry.closed())
+        else:
+            snapshot = _put(snapshot, entry, _current(entry, table.shape, world.logged(entry.oid)))
+    return snapshot
+
+
+def _current(entry: Entry, shape: str, logged: str) -> Entry:
+    """Chunks that saw another table than there is now, or than the log has told since, are read again."""
+    for chunk in entry.chunks:
+        told_since = logged not in (chunk.logged, chunk.shape)
+        if chunk.staged and (chunk.shape != shape or told_since):
+            entry = _again(entry, chunk, logged)
+    return entry
+
+
+def _again(entry: Entry, chunk: Chunk, logged: str) -> Entry:
+    fresh = Chunk(entry.next, chunk.low, chunk.high, chunk.since, logged)
+    chunks = tuple(fresh if c is chunk else c for c in entry.chunks)
+    return replace(entry, chunks=chunks, next=entry.next + 1)
+
+
+# -- staged, emitted ---------------------------------------------------------------------------------------------
+
+
+def _stage(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapshot:
+    for entry, chunk in snapshot.planned:
+        current = _find(snapshot, entry)
+        manifest = world.manifest(entry.name(chunk))
+        if current is None or chunk not in current.chunks:
+            continue
+        if manifest is None:  # its batch is over, so it was read; what was read is lost
+            snapshot = _put(snapshot, current, _again(current, chunk, chunk.logged))
+        elif manifest.refused and current.kind == INITIAL:
+            raise ConfigError(f"The table {current.table} cannot be read: {manifest.refused}")
+        elif manifest.refused:
+            snapshot = end(snapshot, current, "SQL_EXCEPTION", manifest.refused)
+        elif manifest.failed:
+            kept = current.chunks[: current.chunks.index(chunk)]
+            snapshot = _put(snapshot, current, replace(current, chunks=kept, next=current.next + 1))
+        else:
+            snapshot = _put(snapshot, current, _staged(current, chunk, manifest, now, bounds))
+    return snapshot
+
+
+def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bounds) -> Entry:
+    passed = 0 if now.windowed else found.passed
+    done = replace(chunk, attempt=found.attempt, passed=passed, rows=found.rows, shape=found.shape)
+    chunks = tuple(done if c is chunk else c for c in entry.chunks)
+    return replace(entry, chunks=chunks, size=_size(entry.size, found, bounds))
+
+
+def _size(size: int, found: Manifest, bounds: Bounds) -> int:
+    """As many rows as are read in the wanted time, and no more than memory likes."""
+    if bounds.rows or found.rows < _SIZE_MIN // 2:
+        return size
+    wanted = found.rows * bounds.target_ms // max(1, found.ms)
+    room = _BYTES_MAX * found.rows // max(1, found.bytes)
+    last = size or _SIZE_FIRST
+    return max(_SIZE_MIN, min(wanted, room, _SIZE_MAX, last * _GROWTH_MAX))
+
+
+def _emit(snapshot: Snapshot, now: Now) -> Snapshot:
+    """Contiguous chunks that the log has passed, as long as the batch has room; at least one."""
+    taken = 0
+    emissions: list[Emission] = []
+    windows = dict(snapshot.windows)
+    for entry in snapshot.entries:
+        while entry.chunks and _passed(entry, chunk := entry.chunks[0], now, windows):
+            if emissions and now.rows is not None and taken + chunk.rows > now.rows:
+                break
+            taken += chunk.rows
+            windows.pop(chunk.attempt, None)
+            emitted = replace(entry, chunks=entry.chunks[1:], cursor=chunk.high, rows=entry.rows + chunk.rows)
+            emissions.append(Emission(replace(emitted, chunks=()), chunk))
+            snapshot, entry = _put(snapshot, entry, emitted), emitted
+    if not emissions:
+        return snapshot
+    news = [news_of("IN_PROGRESS", e.entry) for e in _last_of_each(emissions)]
+    return replace(
+        snapshot,
+        emitting=tuple(_marked(snapshot, emissions)),
+        news=(*snapshot.news, *news),
+        windows=tuple(windows.items()),
+    )
+
+
+def _passed(entry: Entry, chunk: Chunk, now: Now, windows: dict[str, int]) -> bool:
+    if not chunk.staged:
+        return False
+    if entry.kind == BLOCKING:
+        return True  # the stream waits: its events come after the rows, and lead to them or past them
+    passed = windows.get(chunk.attempt, 0) if now.windowed else chunk.passed
+    return 0 < passed <= now.reached
+
+
+def _last_of_each(emissions: Sequence[Emission]) -> list[Emission]:
+    return list({(e.entry.id, e.entry.table): e for e in emissions}.values())
+
+
+def _marked(snapshot: Snapshot, emissions: Sequence[Emission]) -> list[Emission]:
+    """The last chunk of the last initial table is marked."""
+    open_ones = [e for e in snapshot.entries if e.kind == INITIAL and not e.over]
+    initial = [e for e in emissions if e.entry.kind == INITIAL]
+    if open_ones or not initial:
+        return list(emissions)
+    return [replace(e, last=e is initial[-1]) for e in emissions]
+
+
+# -- planned -----------------------------------------------------------------------------------------------------
+
+
+def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapshot:
+    """Up to `parallelism` spans for this batch, of the first entries; twice as many in flight at most."""
+    parallelism = max(1, bounds.parallelism)
+    room = min(parallelism - len(snapshot.planned), 2 * parallelism - snapshot.flying)
+    for entry in snapshot.entries:
+        if room <= 0 or (snapshot.blocking and entry.kind != BLOCKING):
+            break
+        snapshot, opened = _open(snapshot, entry, world)
+        if opened is None or opened.front == opened.maximum:
+            continue
+        assert opened.maximum is not None
+        table = world.present(opened)
+        if table is None:
+            continue
+        rows = bounds.rows or opened.size or _SIZE_FIRST
+        keys = world.boundaries(scan_of(opened, table), opened.front, opened.maximum, rows, room)
+        planned = _with_spans(opened, keys, now.floor, world.logged(opened.oid))
+        snapshot = _put(snapshot, opened, planned)
+        room -= len(keys)
+    return snapshot
+
+
+def _with_spans(entry: Entry, keys: Sequence[Key], since: int, logged: str) -> Entry:
+    for high in keys:
+        chunk = Chunk(entry.next, entry.front, high, since, logged)
+        entry = replace(entry, chunks=(*entry.chunks, chunk), next=entry.next + 1)
+    return entry
+
+
+def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Entry | None]:
+    """Fix the maximum of an entry whose turn it is; None when it is not ready, or over already."""
+    if entry.opened:
+        return snapshot, entry
+    if entry.after and not world.settled(entry.after):
+        return snapshot, None
+    table = world.present(entry)
+    if table is None:
+        return end(snapshot, entry, "UNKNOWN_SCHEMA"), None
+    try:
+        key = world.walked(table, entry.surrogate)
+        scan = Scan(table, key, entry.condition)
+        maximum = world.maximum(scan)
+    except ConfigError as exc:
+        return end(snapshot, entry, "SQL_EXCEPTION", exc.message), None
+    if maximum is None:
+        return end(snapshot, entry, "EMPTY"), None
+    opened = replace(
+        entry,
+        oid=table.id,
+        key=key,
+        types=",".join(table.column(name).type for name in key),
+        walk=walk_of(table, key),
+        maximum=maximum,
+        estimate=world.estimate(scan),
+    )
+    return _put(snapshot, entry, opened), opened
+
+
+def _retire(snapshot: Snapshot) -> Snapshot:
+    for entry in [e for e in snapshot.entries if e.over]:
+        snapshot = end(snapshot, entry, "SUCCEEDED")
+    return snapshot
+
+
+# -- small steps -------------------------------------------------------------------------------------------------
+
+
+def _find(snapshot: Snapshot, entry: Entry) -> Entry | None:
+    return next((e for e in snapshot.entries if (e.id, e.table) == (entry.id, entry.table)), None)
+
+
+def _put(snapshot: Snapshot, old: Entry, new: Entry) -> Snapshot:
+    same = (old.id, old.table)
+    return replace(snapshot, entries=tuple(new if (e.id, e.table) == same else e for e in snapshot.entries))
+
+
+def end(snapshot: Snapshot, entry: Entry, status: str, reason: str = "") -> Snapshot:
+    """Take an entry out, and tell what became of it; the last of its request ends that too."""
+    same = (entry.id, entry.table)
+    left = tuple(e for e in snapshot.entries if (e.id, e.table) != same)
+    news = [news_of("TABLE_SCAN_COMPLETED", entry, f"{status}: {reason}" if reason else status)]
+    if not any(e.id == entry.id for e in left):
+        news.append(news_of("COMPLETED", entry))
+    return replace(snapshot, entries=left, news=(*snapshot.news, *news))
+
+
+def news_of(type: str, entry: Entry, status: str = "") -> News:
+    return News(
+        type,
+        entry.id,
+        entry.kind,
+        table=entry.table,
+        status=status,
+        rows=entry.rows,
+        estimate=entry.estimate,
+        key=entry.cursor,
+        maximum=entry.maximum,
+    )

@@ -1,0 +1,93 @@
+"""What people ask of snapshots: begin, stop, pause, go on. Each request is followed once, by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.core.snapshot.plan import grounded, news_of
+from tidelog.core.snapshot.state import BLOCKING, HANDLED_MAX, Entry, News, Snapshot
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A table, and which of its rows."""
+
+    table: str
+    condition: str = ""
+
+
+def handled(snapshot: Snapshot, id: str) -> bool:
+    return id in snapshot.handled
+
+
+def handle(snapshot: Snapshot, id: str) -> Snapshot:
+    """Remember that a request was followed."""
+    return replace(snapshot, handled=(*snapshot.handled, id)[-HANDLED_MAX:])
+
+
+def ask(
+    snapshot: Snapshot,
+    id: str,
+    wanted: Sequence[Wanted],
+    kind: str,
+    *,
+    surrogate: str = "",
+    sweep: bool = False,
+    after: int = 0,
+) -> Snapshot:
+    """Add tables to the queue; those that make the stream wait come first."""
+    there = {(e.id, e.table) for e in snapshot.entries}
+    new = [
+        Entry(id, w.table, kind, w.condition, surrogate, sweep=sweep and not w.condition, after=after)
+        for w in wanted
+        if (id, w.table) not in there
+    ]
+    if not new:
+        return replace(snapshot, news=(*snapshot.news, News("SKIPPED", id, kind)))
+    ahead = [e for e in snapshot.entries if e.kind == BLOCKING] if kind == BLOCKING else list(snapshot.entries)
+    behind = [e for e in snapshot.entries if e not in ahead]
+    started = News("STARTED", id, kind, table=new[0].table, tables=tuple(e.table for e in new))
+    return replace(snapshot, entries=(*ahead, *new, *behind), news=(*snapshot.news, started))
+
+
+def stop(snapshot: Snapshot, tables: Collection[str] | None) -> Snapshot:
+    """Take tables out of the queue, all of them if none is named; what is delivered stays delivered."""
+    gone = [e for e in snapshot.entries if tables is None or e.table in tables]
+    left = tuple(e for e in snapshot.entries if e not in gone)
+    news = [news_of("TABLE_SCAN_COMPLETED", e, "STOPPED") for e in gone]
+    for id in dict.fromkeys(e.id for e in gone):
+        if not any(e.id == id for e in left):
+            news.append(news_of("ABORTED", next(e for e in gone if e.id == id)))
+    return replace(snapshot, entries=left, news=(*snapshot.news, *news), paused=snapshot.paused and bool(left))
+
+
+def pause(snapshot: Snapshot) -> Snapshot:
+    """Nothing stays in flight meanwhile, so the log may go."""
+    if snapshot.paused or not snapshot.entries:
+        return snapshot
+    told = [news_of("PAUSED", e) for e in _first_of_each(snapshot)]
+    return replace(grounded(snapshot), paused=True, news=(*snapshot.news, *told))
+
+
+def resume(snapshot: Snapshot) -> Snapshot:
+    if not snapshot.paused:
+        return snapshot
+    told = [news_of("RESUMED", e) for e in _first_of_each(snapshot)]
+    return replace(snapshot, paused=False, news=(*snapshot.news, *told))
+
+
+def cover(snapshot: Snapshot, tables: Sequence[tuple[int, str]], *, after: int) -> Snapshot:
+    """Follow a changed selection: snapshot tables that are newly covered, forget those that no longer are."""
+    names = {name for _, name in tables}
+    lost = [e.table for e in snapshot.entries if e.table not in names]
+    snapshot = stop(snapshot, lost) if lost else snapshot
+    new = [Wanted(name) for oid, name in tables if oid not in snapshot.known]
+    if snapshot.known and new:
+        id = f"new-{after}"
+        snapshot = ask(snapshot, id, new, "initial", after=after)
+    return replace(snapshot, known=tuple(oid for oid, _ in tables))
+
+
+def _first_of_each(snapshot: Snapshot) -> list[Entry]:
+    return list({e.id: e for e in reversed(snapshot.entries)}.values())[::-1]

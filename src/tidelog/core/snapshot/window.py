@@ -1,0 +1,96 @@
+"""What is left of a chunk once the log has told what it did not see.
+
+Laws 2 and 3: the *window* are the log's events of the table that the chunk's watermark does not cover, in log order, up
+to the end of the batch that emits the chunk. A row whose key the window touches, old or new, is stale and goes; an
+uncovered truncate takes all rows. But where an event left columns out (unchanged TOAST), only the chunk knows them: the
+row is folded with its events and emitted as it is at the window's end, under the key it has there. So each `r` that
+comes out equals the source's row at the end of the batch. An event whose row the chunk does not hold gives nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.contracts import Watermark
+from tidelog.core.fold import META, Run, encode, fold, gaps, leaves_out, match, touched
+
+Mask = npt.NDArray[np.bool_]
+
+
+def stamp(rows: pa.Table, *, position: int, ts_us: int) -> pa.Table:
+    """A chunk's columns as rows of the stream: `_op` is `r`, and nothing is known of a transaction."""
+    count = rows.num_rows
+    meta = {
+        "_op": pa.repeat("r", count),
+        "_position": pa.repeat(pa.scalar(position, pa.int64()), count),
+        "_commit_ts": pa.repeat(pa.scalar(ts_us, pa.timestamp("us", "UTC")), count),
+        "_xid": pa.nulls(count, pa.int64()),
+        "_ordinal": pa.array(np.arange(count)),
+        "_before": pa.nulls(count, pa.struct(list(rows.schema))),
+        "_unchanged": pa.nulls(count, pa.list_(pa.string())),
+    }
+    for name, column in meta.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def uncovered(rows: pa.Table, watermark: Watermark) -> pa.Table:
+    """The events that a chunk has not seen."""
+    if not rows.num_rows:
+        return rows
+    seen = watermark.covers(rows["_position"].to_numpy(), rows["_xid"].to_numpy())
+    return rows.filter(pa.array(~seen))
+
+
+def reconcile(rows: pa.Table, window: Sequence[Run], key: Sequence[str]) -> pa.Table:
+    """The rows of a chunk that are to be emitted. `key` are the replica identity's columns, never a surrogate; without
+    a key no row can be told from another, and only a truncate counts."""
+    window = [run for run in window if run.rows.num_rows]
+    if any(pc.any(pc.equal(run.rows["_op"], "t")).as_py() for run in window):
+        return rows[:0]
+    if not key or not window or not rows.num_rows:
+        return rows
+    keys = list(key)
+    stale = _among(rows.select(keys), pa.concat_tables([touched(run.rows, keys) for run in window]))
+    fresh = rows.filter(pa.array(~stale))
+    if not stale.any() or not any(leaves_out(run) for run in window):
+        return fresh
+    return pa.concat_tables([fresh, _continued(rows.filter(pa.array(stale)), window, keys)])
+
+
+def _among(keys: pa.Table, others: pa.Table) -> Mask:
+    """Which of `keys` are among `others`."""
+    codes = encode(pa.concat_tables([keys, others.cast(keys.schema)]))
+    known = np.zeros(len(codes), np.bool_)
+    known[codes[keys.num_rows :]] = True
+    found: Mask = known[codes[: keys.num_rows]]
+    return found
+
+
+def _continued(stale: pa.Table, window: Sequence[Run], key: list[str]) -> pa.Table:
+    """The rows at the window's end of which the window does not tell everything and the chunk does."""
+    alone = fold(window, key)
+    wanting = alone.upserts.select(key).filter(pa.array(gaps(alone)))
+    whole = fold([Run(_shaped(stale, window[0].rows.schema)), *window], key)
+    needed = match(whole.upserts.select(key), wanting, key) >= 0
+    return _reads(whole.upserts.filter(pa.array(needed & ~gaps(whole))), stale.schema)
+
+
+def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The chunk's rows in the window's shape; they have no old image, whatever its shape."""
+    columns = [pa.nulls(rows.num_rows, f.type) if f.name == "_before" else rows[f.name].cast(f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _reads(upserts: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Folded rows in the typed shape, with the stamps of their last change."""
+    count = upserts.num_rows
+    own = {name: pa.nulls(count, schema.field(name).type) for name in META if name not in upserts.column_names}
+    own["_op"] = pa.repeat("r", count).cast(schema.field("_op").type)
+    columns = [own[f.name] if f.name in own else upserts[f.name].cast(f.type) for f in schema]
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,93 @@
+"""Telling how the snapshots go: notifications into the log, a file and the home, and progress for whoever watches."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.core import notifications
+from tidelog.core.notifications import Notification
+from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.core.snapshot.state import Entry, News, Snapshot
+from tidelog.engine.home import Home
+
+_LOG = logging.getLogger("tidelog.notifications")
+_KEPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a table goes, as seen since this process began with it."""
+
+    began_s: float
+    rows: int
+
+    def rate(self, rows: int, now_s: float) -> float:
+        return (rows - self.rows) / max(0.001, now_s - self.began_s)
+
+
+class Notices:
+    def __init__(self, settings: SnapshotSettings, home: Home, name: str) -> None:
+        self._settings = settings
+        self._home = home
+        self._name = name
+        self._paces: dict[tuple[str, str], Pace] = {}
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """What is new in a committed state."""
+        now_s = time.monotonic()
+        for entry in snapshot.entries:
+            self._paces.setdefault((entry.id, entry.table), Pace(now_s, entry.rows))
+        for news in snapshot.news:
+            self._publish(self._notification(news, now_s))
+        _write(self._home.snapshot, self.progress(snapshot, now_s))
+
+    def progress(self, snapshot: Snapshot, now_s: float) -> dict[str, Any]:
+        tables = [self._of_entry(entry, now_s) for entry in snapshot.entries]
+        return {"paused": snapshot.paused, "tables": tables, "updated_us": time.time_ns() // 1000}
+
+    def _of_entry(self, entry: Entry, now_s: float) -> dict[str, Any]:
+        pace = self._paces.get((entry.id, entry.table), Pace(now_s, entry.rows))
+        rate = pace.rate(entry.rows, now_s)
+        total = max(entry.estimate, entry.rows)
+        return {
+            "id": entry.id,
+            "table": entry.table,
+            "kind": entry.kind,
+            "rows": entry.rows,
+            "estimate": total,
+            "rows_per_second": round(rate),
+            "seconds_left": round((total - entry.rows) / rate) if rate > 0 else None,
+        }
+
+    def _notification(self, news: News, now_s: float) -> Notification:
+        pace = self._paces.get((news.id, news.table))
+        rate = pace.rate(news.rows, now_s) if pace else 0.0
+        return notifications.of_news(news, connector=self._name, rate=rate, timestamp_ms=time.time_ns() // 1_000_000)
+
+    def _publish(self, told: Notification) -> None:
+        text = told.to_json()
+        if "log" in self._settings.notifications:
+            _LOG.info("%s", text)
+        if "file" in self._settings.notifications and self._settings.notification_file:
+            _append(Path(self._settings.notification_file), text)
+        if "in-process" in self._settings.notifications:
+            _append(self._home.notifications, text, _KEPT_BYTES)
+
+
+def _append(path: Path, text: str, most: int | None = None) -> None:
+    """One more line; a file that has grown too long gives way to a new one."""
+    if most is not None and path.exists() and path.stat().st_size > most:
+        path.replace(path.with_suffix(".old.jsonl"))
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(content), encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,69 @@
+"""Where signals come from: a file that people edit, the home's own folder (`tidelog snapshot`), and the log itself.
+
+A signal counts as followed when the offset that remembers its id is committed; only then does it leave its channel. So
+a crash repeats it at most, and a repeated id does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+
+from tidelog.core import signals
+from tidelog.core.signals import Signal
+from tidelog.core.snapshot.settings import SnapshotSettings
+
+
+def send(folder: Path, type: str, data: dict[str, object], id: str = "") -> str:
+    """Leave a signal for whoever runs the pipeline; returns its id."""
+    id = id or str(uuid.uuid4())
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"{time.time_ns():020d}.tmp"
+    draft.write_text(json.dumps({"id": id, "type": type, "data": data}), encoding="utf-8")
+    draft.replace(draft.with_suffix(".json"))
+    return id
+
+
+class Channels:
+    """The channels outside the log."""
+
+    def __init__(self, settings: SnapshotSettings, folder: Path) -> None:
+        self._folder = folder if "in-process" in settings.signals else None
+        file = settings.signal_file if "file" in settings.signals else ""
+        self._file = Path(file) if file else None
+
+    def waiting(self) -> list[Signal]:
+        """Every signal that has not left its channel, oldest first."""
+        found: list[Signal] = []
+        for path in self._sent():
+            found += signals.of_lines(path.read_text(encoding="utf-8").splitlines())
+        if self._file is not None and self._file.exists():
+            found += signals.of_lines(self._file.read_text(encoding="utf-8", errors="replace").splitlines())
+        return found
+
+    def settle(self, ids: Collection[str]) -> None:
+        """Take out what was followed."""
+        for path in self._sent():
+            if _ids(path.read_text(encoding="utf-8")) <= {*ids, ""}:
+                path.unlink(missing_ok=True)
+        if self._file is not None and self._file.exists():
+            self._rewrite(self._file, {*ids, ""})
+
+    def _sent(self) -> list[Path]:
+        return sorted(self._folder.glob("*.json")) if self._folder is not None else []
+
+    @staticmethod
+    def _rewrite(file: Path, ids: set[str]) -> None:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        left = [line for line in lines if not line.strip() or not _ids(line) <= ids]
+        if left != lines:
+            draft = file.with_suffix(file.suffix + ".tmp")
+            draft.write_text("".join(f"{line}\n" for line in left), encoding="utf-8")
+            draft.replace(file)
+
+
+def _ids(text: str) -> set[str]:
+    return {signal.id for signal in signals.of_lines(text.splitlines())}

@@ -1,0 +1,208 @@
+"""Snapshots as the planner runs them: the core decides, the connector and the stage are its world.
+
+Everything that is decided goes into the offset of the next batch. What was delivered is told, and what is no longer
+needed is deleted, only when that offset comes back committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from tidelog.contracts import Connector, Key, Scan
+from tidelog.core import signals
+from tidelog.core.signals import Execute, Log, Malformed, Pause, Resume, Signal, Stop, WindowClose, WindowOpen
+from tidelog.core.snapshot import document, java_keys, plan, requests
+from tidelog.core.snapshot.document import Asked
+from tidelog.core.snapshot.plan import Bounds, Manifest, Now
+from tidelog.core.snapshot.requests import Wanted
+from tidelog.core.snapshot.state import INITIAL, Entry, Snapshot
+from tidelog.engine.home import Home
+from tidelog.engine.notices import Notices
+from tidelog.engine.signals import Channels
+from tidelog.engine.stage import Stage
+from tidelog.errors import ConfigError, TransientError
+from tidelog.model.schema import Table
+
+_LOG = logging.getLogger("tidelog.snapshots")
+
+
+class Snapshots:
+    """Used by one thread."""
+
+    def __init__(self, connector: Connector, home: Home, stage: Stage, *, name: str, parallelism: int) -> None:
+        self._connector = connector
+        self._stage = stage
+        self.settings = connector.snapshot_settings()
+        self._bounds = Bounds(
+            self.settings.parallelism or parallelism, self.settings.chunk_rows, self.settings.target_ms
+        )
+        self._channels = Channels(self.settings, home.signals)
+        self._notices = Notices(self.settings, home, name)
+        self._begun = False
+        self._told = ""
+
+    def first(self) -> Snapshot:
+        """The state of a first start: every captured table is asked for, unless no rows are wanted."""
+        tables = self._connector.tables()
+        snapshot = Snapshot(known=tuple(t.id for t in tables))
+        self._begun = True
+        if self.settings.mode == "no_data":
+            return snapshot
+        return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in tables], INITIAL)
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """The batch that ended here is delivered for good."""
+        digest = hashlib.sha256(json.dumps(snapshot.to_json(), sort_keys=True).encode()).hexdigest()
+        if digest == self._told:
+            return
+        self._told = digest
+        self._notices.tell(snapshot)
+        self._channels.settle(snapshot.handled)
+        self._stage.keep({e.name(c) for e in snapshot.entries for c in e.chunks})
+
+    def goal(self, snapshot: Snapshot) -> int:
+        """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was."""
+        if self.settings.writes_windows:
+            return 0
+        staged = [c.passed for e in snapshot.entries for c in e.chunks if c.staged]
+        attempts = self._stage.attempts() if snapshot.planned else {}
+        for entry, chunk in snapshot.planned:
+            for attempt in attempts.get(entry.name(chunk), ()):
+                note = self._stage.note(entry.name(chunk), attempt)
+                staged.append(note.manifest.passed if note is not None else 0)
+        return max(staged, default=0)
+
+    def document(self, snapshot: Snapshot) -> dict[str, str]:
+        """The attributes that other connectors know: the queue, and how far its first table is."""
+        queue = [Asked(e.table, e.condition, e.surrogate, e.id) for e in snapshot.entries]
+        first = snapshot.entries[0] if snapshot.entries else None
+        if first is None or first.maximum is None:
+            return document.write(queue)
+        types = first.types.split(",")
+        sent = None if first.cursor is None else java_keys.key_values(first.cursor, types)
+        return document.write(queue, sent, java_keys.key_values(first.maximum, types))
+
+    def advance(
+        self, start: Snapshot, heard: Sequence[tuple[int, Signal]], now: Now, logged: Callable[[int], str]
+    ) -> Snapshot:
+        """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
+        does not answer, the snapshots wait and the stream goes on."""
+        snapshot = start.settled()
+        try:
+            if not self._begun:
+                snapshot = self._resumed(snapshot)
+                self._begun = True
+            for at, signal in (*heard, *((now.reached, s) for s in self._channels.waiting())):
+                snapshot = self._follow(snapshot, at, signal)
+            return plan.advance(snapshot, _World(self._connector, self._stage, logged), now, self._bounds)
+        except TransientError as exc:
+            _LOG.warning("The snapshots wait: %s", exc)
+            return start.settled()
+        except ConfigError:
+            self._stage.keep({e.name(c) for e in start.entries for c in e.chunks if c.staged})  # to be tried again
+            raise
+
+    def _resumed(self, snapshot: Snapshot) -> Snapshot:
+        """Follow what was changed while nobody ran."""
+        if self.settings.mode == "no_data" and not snapshot.known:
+            return snapshot
+        tables = [(t.id, t.qualified) for t in self._connector.tables()]
+        after = self._connector.next_xid()
+        if self.settings.mode != "no_data":
+            snapshot = requests.cover(snapshot, tables, after=after)
+        if self.settings.mode == "always" and not snapshot.entries:
+            wanted = [Wanted(name) for _, name in tables]
+            return requests.ask(snapshot, f"always-{after}", wanted, INITIAL, sweep=True)
+        return snapshot
+
+    # -- signals -------------------------------------------------------------------------------------------------
+
+    def _follow(self, snapshot: Snapshot, at: int, signal: Signal) -> Snapshot:
+        if isinstance(signal, WindowOpen):
+            return snapshot
+        if isinstance(signal, WindowClose):
+            return _closed(snapshot, signal.id, at)
+        if requests.handled(snapshot, signal.id):
+            return snapshot
+        return self._obey(requests.handle(snapshot, signal.id), at, signal)
+
+    def _obey(self, snapshot: Snapshot, at: int, signal: Signal) -> Snapshot:
+        match signal:
+            case Execute():
+                return self._ask(snapshot, signal)
+            case Stop():
+                names = [e.table for e in snapshot.entries]
+                chosen = None if signal.collections is None else set(signals.matching(signal.collections, names))
+                return requests.stop(snapshot, chosen)
+            case Pause():
+                return requests.pause(snapshot)
+            case Resume():
+                return requests.resume(snapshot)
+            case Log():
+                _LOG.warning("%s", signals.told(signal.message, str(at)))
+            case Malformed():
+                _LOG.warning("The signal %r was skipped: %s", signal.id, signal.reason)
+        return snapshot
+
+    def _ask(self, snapshot: Snapshot, signal: Execute) -> Snapshot:
+        captured = [t.qualified for t in self._connector.tables()]
+        tables = signals.tables_of(signal, captured)
+        if not tables:
+            _LOG.warning("The signal %r names no captured table: %s", signal.id, ", ".join(signal.collections))
+        wanted = [Wanted(t, signals.condition_for(signal, t)) for t in tables]
+        return requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+
+
+def _closed(snapshot: Snapshot, attempt: str, at: int) -> Snapshot:
+    return replace(snapshot, windows=(*snapshot.windows, (attempt, at)))
+
+
+class _World:
+    """The database and the stage as they are during one planning."""
+
+    def __init__(self, connector: Connector, stage: Stage, logged: Callable[[int], str]) -> None:
+        self._connector = connector
+        self._stage = stage
+        self.logged = logged
+        self._present: dict[int, Table | None] = {}
+
+    def present(self, entry: Entry) -> Table | None:
+        if not entry.opened:
+            return self._captured.get(entry.table)
+        if entry.oid not in self._present:
+            found = self._connector.present([entry.oid])
+            self._present[entry.oid] = found[0] if found else None
+        return self._present[entry.oid]
+
+    @cached_property
+    def _captured(self) -> dict[str, Table]:
+        return {t.qualified: t for t in self._connector.tables()}
+
+    @cached_property
+    def _attempts(self) -> dict[str, list[str]]:
+        return self._stage.attempts()
+
+    def manifest(self, name: str) -> Manifest | None:
+        notes = [self._stage.note(name, attempt) for attempt in self._attempts.get(name, ())]
+        found = [note.manifest for note in notes if note is not None]
+        return min(found, key=lambda m: (bool(m.failed or m.refused), m.attempt), default=None)
+
+    def walked(self, table: Table, surrogate: str) -> tuple[str, ...]:
+        return self._connector.walked(table, surrogate)
+
+    def maximum(self, scan: Scan) -> Key | None:
+        return self._connector.maximum(scan)
+
+    def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]:
+        return self._connector.boundaries(scan, low, maximum, rows, count)
+
+    def estimate(self, scan: Scan) -> int:
+        return self._connector.estimate(scan)
+
+    def settled(self, xid: int) -> bool:
+        return self._connector.settled(xid)

@@ -1,0 +1,223 @@
+"""Chunks on the executors: read a span of a table and stage it; later, reconcile it with its window and hand it over.
+
+What was staged is never changed. A chunk whose stage is gone is read again in place, without a window: its rows are
+newer than the batch then, and the events that follow lead to them or past them (law 6).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from tidelog import connectors
+from tidelog.contracts import ChunkReader, Decoder, Key, Scan, Slice, Span
+from tidelog.core.fold import META, Run
+from tidelog.core.snapshot import window
+from tidelog.core.snapshot.plan import Manifest
+from tidelog.engine.stage import Note, Stage
+from tidelog.errors import ConfigError, TransientError
+from tidelog.journal import segment
+from tidelog.journal.files import Files
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+
+
+@dataclass(frozen=True)
+class Read:
+    """A span of a table to be read and staged."""
+
+    chunk: str
+    table: str
+    key: tuple[str, ...]
+    low: Key | None
+    high: Key | None
+    condition: str
+    reader: str
+    connector: str
+    pipeline: str
+    options: dict[str, str] = field(repr=False)
+    """The connector's settings, the password among them."""
+
+    @property
+    def scan(self) -> Scan:
+        return Scan(Table.from_json(self.table), self.key, self.condition)
+
+
+@dataclass(frozen=True)
+class Emit:
+    """A staged chunk to be delivered."""
+
+    read: Read
+    note: str
+    """What the attempt that counts has left; empty when that is gone."""
+    window: tuple[Slice, ...]
+    snapshot: str
+    """What the events' source says of it."""
+    last: bool = False
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of a table as `r` events, in the typed shape or as texts."""
+
+    table: Table
+    rows: pa.Table
+    position: int
+    read_us: int
+    file: str | None = None
+    """Where exactly these rows lie already."""
+
+
+def read(journal: str, task: Read, *, texts: bool) -> Note:
+    """Stage one attempt to read a chunk. What cannot be read is told to the planner: the stream goes on."""
+    stage, attempt, began = Stage(journal, task.reader), uuid.uuid4().hex, time.monotonic()
+    try:
+        found = _read(task, attempt, texts=texts)
+    except TransientError as exc:
+        note = Note(Manifest(attempt, failed=exc.message))
+    except ConfigError as exc:
+        note = Note(Manifest(attempt, refused=str(exc)))
+    else:
+        size = _write(stage.files, stage.rows(task.chunk, attempt), found.rows)
+        ms = int((time.monotonic() - began) * 1000)
+        manifest = Manifest(attempt, found.rows.num_rows, size, ms, found.position, found.table.shape)
+        note = Note(manifest, found.table.to_json(), found.watermark, found.read_us)
+    stage.put(task.chunk, note)
+    return note
+
+
+@dataclass(frozen=True)
+class _Found(Chunk):
+    watermark: str = ""
+
+
+def _read(task: Read, attempt: str, *, texts: bool) -> _Found:
+    reader: ChunkReader = connectors.chunk_reader(task.connector, task.options, task.pipeline)
+    opened = reader.open(task.scan, Span(task.low, task.high), attempt=attempt, texts=texts)
+    try:
+        batches = list(opened.rows())
+        position, read_us = opened.end(), time.time_ns() // 1000
+    finally:
+        opened.close()
+    rows = window.stamp(pa.Table.from_batches(batches), position=position, ts_us=read_us)
+    return _Found(opened.table, rows, position, read_us, watermark=opened.watermark.to_json())
+
+
+def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *, texts: bool) -> Chunk:
+    """What is left of a chunk at the end of the batch that delivers it."""
+    staged = _staged(journal, task)
+    if staged is None:
+        return _read(task.read, uuid.uuid4().hex, texts=texts)
+    note = Note.from_json(task.note)
+    runs = _window(journal, task, note, decoder, selection, staged.rows.schema, texts=texts)
+    if runs is None:
+        return _read(task.read, uuid.uuid4().hex, texts=texts)
+    left = window.reconcile(staged.rows, runs, _key(note.version, selection, staged.rows))
+    return staged if left.num_rows == staged.rows.num_rows and not runs else replace(staged, rows=left, file=None)
+
+
+def _staged(journal: str, task: Emit) -> Chunk | None:
+    if not task.note:
+        return None
+    note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
+    file = stage.rows(task.read.chunk, note.manifest.attempt)
+    rows = load(stage.files, file)
+    if rows is None:
+        return None
+    return Chunk(note.version, rows, note.manifest.passed, note.read_us, file)
+
+
+def _window(
+    journal: str, task: Emit, note: Note, decoder: Decoder, selection: Selection, schema: pa.Schema, *, texts: bool
+) -> list[Run] | None:
+    """The events that the chunk has not seen, in its shape; None when they cannot be brought into it."""
+    everything = replace(selection, skipped=())
+    runs: list[Run] = []
+    for piece in task.window:
+        assert piece.table is not None
+        records = segment.load(Files(journal), piece)
+        decode = decoder.texts if texts else decoder.typed
+        events = pa.Table.from_batches([decode(records, piece.table, everything).rows])
+        run = _aligned(window.uncovered(events, note.seen), schema, piece.table, note.version)
+        if run is None:
+            return None
+        if run.rows.num_rows:
+            runs.append(run)
+    return runs
+
+
+def _aligned(events: pa.Table, schema: pa.Schema, version: Table, wanted: Table) -> Run | None:
+    """Events of another version of the table in the chunk's shape; what they do not tell is unknown."""
+    if events.schema.equals(schema) or not events.num_rows:
+        return Run(events)
+    if version.key != wanted.key:
+        return None
+    unknown = [f.name for f in schema if f.name not in events.column_names]
+    try:
+        columns = [_column(events, f) for f in schema]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return Run(pa.table(columns, schema=schema), frozenset(unknown))
+
+
+def _column(events: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    if field.name not in events.column_names:
+        return pa.nulls(events.num_rows, field.type)
+    column = events[field.name]
+    if field.name != "_before" or column.type == field.type:
+        return column.cast(field.type)
+    olds = column.combine_chunks()
+    names = [f.name for f in olds.type]
+    parts = [
+        olds.field(names.index(f.name)).cast(f.type) if f.name in names else pa.nulls(len(olds), f.type)
+        for f in field.type
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(field.type), mask=olds.is_null())
+
+
+def _key(table: Table, selection: Selection, rows: pa.Table) -> Sequence[str]:
+    """The replica identity's columns, as far as they are delivered."""
+    return table.key if set(table.key) <= set(rows.column_names) else selection.key_of(table)
+
+
+def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) -> list[pa.RecordBatch]:
+    """The rows, read as texts, in the envelope; the very last row of an initial snapshot says so."""
+    texts = chunk.rows.drop_columns([n for n in META if n in chunk.rows.column_names])
+    cut = texts.num_rows - 1 if task.last else texts.num_rows
+    parts = [(texts.slice(0, cut), task.snapshot), (texts.slice(cut), "last")]
+    return [
+        decoder.read_envelope(
+            part, chunk.table, selection, snapshot=word, position=chunk.position, ts_us=chunk.read_us
+        ).rows
+        for part, word in parts
+        if part.num_rows
+    ]
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+def _write(files: Files, name: str, rows: pa.Table) -> int:
+    files.write(name, content := dump(rows))
+    return content.size
+
+
+def dump(rows: pa.Table) -> pa.Buffer:
+    """A table as an Arrow file: written fast, and mapped into memory when it is read."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
+def load(files: Files, name: str) -> pa.Table | None:
+    try:
+        with files.open(name) as source:
+            return pa.ipc.open_file(source).read_all()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,280 @@
+"""A pipeline without Spark: the real source, planned and executed batch by batch in this process, into dictionaries.
+
+A test decides what happens between any two steps: before a chunk's rows are read, before its transaction ends, before
+a batch is planned, executed, committed. `crash()` throws the process's part away; `reborn` goes on from the logged
+offsets as Spark does: the batch that was planned last is executed again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from tests.servers import Database
+from tidelog import connectors
+from tidelog.contracts import OpenChunk, Scan, Span
+from tidelog.core.fold import META, Run, fold
+from tidelog.engine.stage import Stage
+from tidelog.journal.files import Files
+from tidelog.model.schema import Table
+from tidelog.spark import chunks
+from tidelog.spark.source import STAGE, StreamReader
+
+Row = dict[str, Any]
+Hook = Callable[[], None]
+
+
+def nothing() -> None:
+    """The default of every hook."""
+
+
+@dataclass
+class Hooks:
+    opened: Hook = nothing
+    """A chunk's transaction has begun, its rows are read next."""
+    read: Hook = nothing
+    """The rows are read, the transaction ends next."""
+    staged: Hook = nothing
+    """A chunk was read."""
+
+
+class Watched:
+    """A chunk that tells when it is read."""
+
+    def __init__(self, chunk: OpenChunk, hooks: Hooks) -> None:
+        self._chunk = chunk
+        self._hooks = hooks
+        self.table, self.watermark = chunk.table, chunk.watermark
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        self._hooks.opened()
+        yield from self._chunk.rows()
+        self._hooks.read()
+
+    def end(self) -> int:
+        return self._chunk.end()
+
+    def close(self) -> None:
+        self._chunk.close()
+        self._hooks.staged()
+
+
+@dataclass
+class Rig:
+    database: Database
+    folder: Path
+    source: dict[str, str] = field(default_factory=dict)
+    hooks: Hooks = field(default_factory=Hooks)
+    target: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: defaultdict(dict))
+    reads: list[tuple[str, Row]] = field(default_factory=list)
+    """Every row that was delivered as `r`."""
+    log: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    """Spark's offset log: (start, end) of each planned batch."""
+    committed: int = 0
+    reader: StreamReader | None = None
+    parallelism: int = 2
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, str]:
+        database = self.database
+        return {
+            "name": self.folder.name,
+            "home": str(self.folder),
+            STAGE: str(self.folder / "stage"),
+            "shape": "staged",
+            "parallelism": str(self.parallelism),
+            "database.hostname": database.host,
+            "database.port": str(database.port),
+            "database.user": database.user,
+            "database.password": database.password,
+            "database.dbname": database.dbname,
+            "slot.name": f"{database.dbname}_rig",
+            "publication.name": f"{database.dbname}_rig",
+            "schema.refresh.interval.ms": "100",
+            **self.source,
+        }
+
+    # -- batches, step by step -----------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """The last committed offset."""
+        if not self.log:
+            initial = self._reader().initialOffset()
+            self.log.append((initial, initial))
+            self.committed = 1
+        return self.log[self.committed - 1][1]
+
+    def plan(self) -> bool:
+        """Log the offset of the next batch; whether there is one. A batch that was not committed comes again."""
+        start = self.start
+        if len(self.log) > self.committed:
+            return True
+        end = self._reader().latestOffset(start)
+        json.dumps(end)
+        if end == start:
+            return False
+        self.log.append((start, end))
+        return True
+
+    def execute(self, *, deliver: bool = True) -> None:
+        """Run the partitions of the planned batch and apply what they give."""
+        start, end = self.log[self.committed]
+        reader = self._reader()
+        rows: list[Row] = []
+        with self._watched():
+            for partition in reader.partitions(start, end):
+                for batch in reader.read(partition):
+                    rows += batch.to_pylist()
+        if deliver:
+            self._apply(rows)
+
+    def commit(self) -> None:
+        self.committed += 1
+
+    def batch(self) -> bool:
+        if not self.plan():
+            return False
+        self.execute()
+        self.commit()
+        return True
+
+    def run(self, *, batches: int = 400, until: Callable[[Rig], bool] | None = None) -> int:
+        """Until the snapshots are done and the log is delivered; returns the number of batches."""
+        quiet = count = 0
+        while quiet < 3:
+            assert count < batches, f"not done after {count} batches: {self.snapshot}"
+            if until is not None and until(self):
+                return count
+            if self.batch():
+                count, quiet = count + 1, 0
+            elif not self.snapshot.get("entries"):
+                quiet += 1
+            else:
+                count += 1
+        return count
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.start.get("tidelog_snapshot", {})
+        return found
+
+    def crash(self) -> None:
+        """Lose everything that lives in the process."""
+        if self.reader is not None:
+            self.reader.stop()
+            self.reader = None
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _reader(self) -> StreamReader:
+        if self.reader is None:
+            self.folder.mkdir(exist_ok=True)
+            self.reader = StreamReader(self.options, StructType())
+        return self.reader
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        create, hooks = connectors.chunk_reader, self.hooks
+
+        class Reader:
+            def __init__(self, *arguments: Any) -> None:
+                self._reader = create(*arguments)
+
+            def open(self, scan: Scan, span: Span, **more: Any) -> Watched:
+                return Watched(self._reader.open(scan, span, **more), hooks)
+
+        with mock.patch.object(connectors, "chunk_reader", Reader):
+            yield
+
+    def _apply(self, staged: list[Row]) -> None:
+        by_table: dict[int, list[Row]] = defaultdict(list)
+        for row in sorted(staged, key=lambda r: r["sequence"]):
+            by_table[Table.from_json(row["table"]).id].append(row)
+        for rows in by_table.values():
+            self._apply_table(rows)
+
+    def _apply_table(self, rows: list[Row]) -> None:
+        tables = [Table.from_json(row["table"]) for row in rows]
+        newest = max(tables, key=lambda t: len(t.columns))
+        parts = [(t, self._load(row)) for t, row in zip(tables, rows, strict=True) if row["path"]]
+        if not parts:
+            return
+        for _, part in parts:
+            for event in part.to_pylist():
+                if event["_op"] == "r":
+                    self.reads.append((newest.qualified, {k: v for k, v in event.items() if k not in META}))
+        runs = [Run(part) for _, part in parts]
+        if len({str(run.rows.schema) for run in runs}) > 1:
+            schema = pa.unify_schemas([run.rows.schema.remove(_at(run.rows, "_before")) for run in runs])
+            schema = schema.append(pa.field("_before", pa.struct([f for f in schema if f.name not in META])))
+            runs = [Run(_as(run.rows, schema)) for run in runs]
+        self._merge(newest, runs, any(row["snapshotting"] for row in rows))
+
+    def _merge(self, table: Table, runs: list[Run], snapshotting: bool) -> None:
+        target, folded = self.target[table.qualified], fold(runs, table.key)
+        before = dict(target)
+        if folded.truncate:
+            target.clear()
+        origins = {o["_row"]: tuple(o[k] for k in table.key) for o in folded.origins.to_pylist()}
+        for row in folded.deletes.to_pylist():
+            target.pop(tuple(row[k] for k in table.key), None)
+        names = [c for c in folded.upserts.column_names if c not in META]
+        for i, row in enumerate(folded.upserts.to_pylist()):
+            key = tuple(row[k] for k in table.key)
+            kept = [n for n, mask in folded.keeps.items() if mask[i]]
+            base = before.get(origins.get(i, key))
+            if kept and base is None and snapshotting:
+                base = self._ask(table, row)
+                if base is None:
+                    continue
+            new = {n: row[n] for n in names}
+            target[key] = new | {n: (base or {}).get(n) for n in kept}
+
+    def _ask(self, table: Table, row: Row) -> Row | None:
+        where = " AND ".join(f'"{k}" = %s' for k in table.key)
+        with self.database.connect() as connection:
+            cursor = connection.execute(f"SELECT * FROM {table.qualified} WHERE {where}", [row[k] for k in table.key])
+            found = cursor.fetchone()
+            assert cursor.description is not None
+            return None if found is None else dict(zip([d.name for d in cursor.description], found, strict=True))
+
+    def _load(self, row: Row) -> pa.Table:
+        stage = Stage(str(self.folder / "journal"), "main").files if row["chunk"] else Files(self.options[STAGE])
+        found = chunks.load(stage, row["path"])
+        assert found is not None
+        return found
+
+
+def _at(rows: pa.Table, name: str) -> int:
+    return int(rows.schema.get_field_index(name))
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of another version of the table; what they lack is null."""
+    columns = {f.name: rows[f.name] for f in schema if f.name in rows.column_names and f.name != "_before"}
+    events = rows.to_pylist()
+    columns["_before"] = pa.array([e["_before"] for e in events], schema.field("_before").type)
+    return pa.table(
+        [columns[f.name] if f.name in columns else pa.nulls(rows.num_rows, f.type) for f in schema], schema=schema
+    )
+
+
+def rows_of(database: Database, table: str, key: str = "id") -> dict[tuple[Any, ...], Row]:
+    """The source's rows by key."""
+    with database.connect() as connection:
+        cursor = connection.execute(f"SELECT * FROM {table}")
+        assert cursor.description is not None
+        names = [d.name for d in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return {tuple(row[k] for k in key.split(",")): row for row in rows}
