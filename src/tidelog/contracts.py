@@ -271,6 +271,9 @@ class Connector(Protocol):
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The table's present rows, typed exactly as the stream decodes them."""
 
+    def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Of the rows under `keys` those that exist now; may hold more rows than asked for."""
+
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
     ) -> Iterator[pa.RecordBatch]:

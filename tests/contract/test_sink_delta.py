@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from tidelog.errors import ConfigError, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
+from tidelog.spark.sinks import delta_rust
 from tidelog.spark.sinks.delta import DeltaSink
 from tidelog.spark.sinks.delta_rust import RustTarget
 
@@ -125,6 +127,28 @@ def test_appending_is_exact(rig: Rig) -> None:
     assert [h["operation"] for h in reversed(log)].count("MERGE") == 2
 
 
+@pytest.mark.usefixtures("few_reads")
+def test_rows_of_a_snapshot_are_appended_ahead(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is new of them; the rest of the batch is merged after, and a crash between the two is healed."""
+    rig.feed((ORDERS, [c(id=i, name="old") for i in (0, 4, 99)]))
+    batch = rig.batch((ORDERS, [r(id=i, name="read") for i in range(1, 6)] + [d(id=0), u(id=99, name="u"), c(id=7)]))
+    crash_after(monkeypatch, RustTarget, "append")
+    with pytest.raises(KeyboardInterrupt):
+        rig.sink.apply(batch)
+    monkeypatch.undo()
+    rig.restart()
+    assert [row["id"] for row in rig.read(ORDERS)] == [0, 1, 2, 3, 4, 5, 99]
+    rig.sink.apply(batch)
+    rig.sink.apply(batch)
+    state = {row["id"]: row["name"] for row in rig.read(ORDERS)}
+    assert state == {**dict.fromkeys(range(1, 6), "read"), 7: None, 99: "u"}
+    assert len(rig.read(ORDERS)) == len(state)
+    rig.feed((ORDERS, [r(id=i, name="more") for i in range(50, 60)]))  # within a file's range, and all new
+    log = [entry["operation"] for entry in rig.sink._target(ORDERS)._table.history()]
+    assert log[0] == "WRITE"
+    assert rig.sink._target(ORDERS).applied("query-1:public.orders") == rig.next - 1
+
+
 @pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
 def test_appending_by_moments_is_exact(rig: Rig, kind: str) -> None:
     """The statistics of a file cut moments off at milliseconds: neighbours within one must still be found."""
@@ -197,6 +221,15 @@ def test_a_random_life_with_crashes(rig: Rig, seed: int, monkeypatch: pytest.Mon
         assert sorted(map(str, found)) == sorted(str(tuple(r.values())) for r in world.rows.values())
 
 
+@pytest.fixture
+def few_reads() -> Iterator[None]:
+    """Rows of a snapshot are written apart, however few they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_rust, "MANY_READS", 1)
+        yield
+
+
+@pytest.mark.usefixtures("few_reads")
 @pytest.mark.parametrize("seed", range(16))
 def test_a_random_snapshot_with_crashes(rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges are read and emitted at moments of their own while changes flow; in the end the target is the table."""

@@ -130,6 +130,7 @@ class Database:
         self.completed = self.xid - 1
         self.readers: list[str] = []
         self.stopped = False
+        self.mix = ["c", "u", "u", "u", "d", "m", "m", "again", *rng.choices(("c", "u", "d", "m", "again"), k=4)]
         self._replay: list[tuple[int, list[Change], str]] = []
         self._shown = 0
         self._replayed = self.end
@@ -233,7 +234,7 @@ class Database:
         rows = self._own(t, name)
         free = [k for k in rows if self._lockable(t, name, k)]
         room = [k for k in _keys(self.relations[name]) if k not in rows and self._lockable(t, name, k)]
-        op = self.rng.choice(("c", "u", "u", "u", "d", "m", "m", "again"))
+        op = self.rng.choice(self.mix)
         if op == "c" and room:
             self._change(t, name, "c", None, self.rng.choice(room), self._fresh(name), False)
         elif op == "m" and room and free:

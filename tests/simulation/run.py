@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation.model import NOTE, Commit, Database, Key, Relation, Row
-from tests.simulation.world import World, Wrong, events_of, schema_of
+from tests.simulation.world import Told, World, Wrong, events_of, schema_of
 from tidelog.core.fold import STAMPS, Folded, Run, fold
 from tidelog.core.snapshot import requests, watermark
 from tidelog.core.snapshot.plan import Bounds, Now, advance
@@ -285,6 +285,8 @@ class Simulation:
         version = max([target.version, *(v for _, v in reads), *(e.version for _, _, e in told), *noted])
         if version > target.version:
             self._evolve(name, version)
+        if self.fault != "move-onto-read":
+            reads = [(_unmoved(r, told, relation.key), v) for r, v in reads]
         rows = [Run(_shaped(r, schema_of(relation, version))) for r, _ in reads if r.num_rows]
         runs = [*rows, *self.world.runs(relation, told, version)]
         if runs:
@@ -311,7 +313,7 @@ class Simulation:
             own = tuple(new.pop(k) for k in key)
             kept = [c for c, mask in folded.keeps.items() if mask[i]]
             if kept:
-                told = self._settle(name, own, was.get(origins.get(i, own)), kept, now.position, running)
+                told = self._settle(name, own, was, origins.get(i), kept, now.position, running)
                 if told is None:
                     rows.pop(own, None)
                     continue
@@ -320,13 +322,25 @@ class Simulation:
         target.rows = rows
 
     def _settle(
-        self, name: str, key: Key, base: Row | None, kept: list[str], end: int, running: bool
+        self,
+        name: str,
+        key: Key,
+        was: dict[Key, Row],
+        origin: Key | None,
+        kept: list[str],
+        end: int,
+        running: bool,
     ) -> Row | None:
-        """What the log did not tell: from the target's row, else from the source; None if the row cannot be known."""
-        if "extra" not in kept and (base is not None or not running):
-            return {c: (base or {}).get(c) for c in kept}
-        found = self._ask(name, key, end)
-        if base is None and found is None and running:
+        """What the log did not tell: from the target's row, or from the source; None if the row cannot be known.
+
+        Where the key changed, the source is asked even if the target has a row under the old key: rows that were read
+        in place of a lost stage, or while the stream waited, may be of a later time, and somebody else's.
+        """
+        trusted = origin is None or self.fault == "trust-origin"
+        base = was.get(origin or key) if trusted else None
+        asked = "extra" in kept or (base is None and (running or not trusted))
+        found = self._ask(name, key, end) if asked else None
+        if base is None and found is None and asked:
             return None
         return {c: ((found if c == "extra" or base is None else base) or {}).get(c) for c in kept}
 
@@ -388,6 +402,16 @@ def _chunks(snapshot: Snapshot) -> list[object]:
 
 def _running(name: str, snapshot: Snapshot) -> bool:
     return any(e.table == name for e in snapshot.entries) or any(e.entry.table == name for e in snapshot.emitting)
+
+
+def _unmoved(rows: pa.Table, told: list[Told], key: tuple[str, ...]) -> pa.Table:
+    """Without the rows whose key a change of this batch leaves. They are what came there later, which the log tells;
+    and since rows come before events, the change would carry their values along to its new key."""
+    left = {e.old for _, _, e in told if e.old}
+    if not left or not rows.num_rows:
+        return rows
+    keys = zip(*(rows[k].to_pylist() for k in key), strict=True)
+    return rows.filter(pa.array([k not in left for k in keys]))
 
 
 def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:

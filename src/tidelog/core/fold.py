@@ -385,13 +385,13 @@ def reads_first(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.
     return [(table, rows) for table, rows in parts if rows.num_rows]
 
 
-def touched(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Every key that the changes name: their own, and the old one where an update changed it."""
+def moves(rows: pa.Table, key: Sequence[str]) -> tuple[Ints, pa.Table]:
+    """The updates that changed the key, and the key that each of them left."""
     keys, old = rows.select(list(key)), _old_keys(rows["_before"], tuple(key))
     if old is None:
-        return keys
-    op = pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
-    return pa.concat_tables([keys, old.take(_moved(keys, old, op)).cast(keys.schema)])
+        return np.zeros(0, np.int64), keys[:0]
+    moved = _moved(keys, old, pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64))
+    return moved, old.take(pa.array(moved)).cast(keys.schema)
 
 
 def leaves_out(run: Run) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +60,7 @@ class Plan:
     commits: tuple[Slice, ...]
     """Only when transaction metadata is asked for."""
     reader: str = ""
-    snapshot: Snapshot = Snapshot()
+    snapshot: Snapshot = field(default_factory=Snapshot)
     """Its planned chunks are read, its emissions delivered."""
     tables: Mapping[int, Table] = field(default_factory=dict)
     """The tables of these chunks as they are now, by number."""
@@ -93,6 +93,8 @@ class Reading:
         self._target: int | None = None
         self._until: int | None = None
         self._floor = 0
+        self._life = 0
+        self._held = False
         self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
 
@@ -107,8 +109,16 @@ class Reading:
 
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
         """The end of the next batch. `start` was committed: it is acknowledged on the way."""
+        try:
+            return self._next(start, events, size)
+        except PositionLost:
+            if not self._renews:
+                raise
+            return self._begin_anew(start)
+
+    def _next(self, start: Offset, events: int | None, size: int | None) -> Offset:
         self._serve(start)
-        snapshot = Snapshot.from_json(start.snapshot)
+        snapshot = self._snapshot_of(start)
         self._settle(start, snapshot)
         while True:
             over = self._drained(snapshot)  # asked before looking: whatever it speaks of is then in the journal
@@ -122,6 +132,17 @@ class Reading:
 
     def plan(self, start: Offset, end: Offset) -> Plan:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
+        nothing = Plan(self._files.uri, self._definition.connector, self._selection(end.selection), (), ())
+        if start.life != end.life:
+            return nothing
+        try:
+            return self._plan(start, end)
+        except PositionLost:
+            if not self._renews:
+                raise
+            return nothing
+
+    def _plan(self, start: Offset, end: Offset) -> Plan:
         self._serve(start)
         self._await(end.position)
         self.journal.require(start.position)
@@ -215,6 +236,7 @@ class Reading:
 
     def _serve(self, start: Offset) -> None:
         """Begin, once, to serve everything that lies after `start`, and the windows that are open there."""
+        self._life = start.life
         if self._journal is not None:
             return
         if self._apart:
@@ -222,7 +244,9 @@ class Reading:
             self._readers.acknowledge(self._reader, self._floor)
             self.journal.follow(self._floor)
             return
-        self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
+        if not self._held:
+            self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
+            self._held = True
         if self._prepared is None:
             self._prepared = self.connector.prepare(resuming=True)
         self._floor = self._first_needed(start, self._prepared)
@@ -236,6 +260,23 @@ class Reading:
             publish=write_status(self._home.status),
         )
         self._capture.start(self._floor)
+
+    def _begin_anew(self, start: Offset) -> Offset:
+        """The place in the log is lost: take another one, and read everything once more. What lies between the two
+        has no events."""
+        if self._capture is not None:
+            self._capture.stop()
+        self._capture = self._journal = None
+        self._prepared = self.connector.prepare()
+        self._floor, self._life = self._prepared, start.life + 1
+        return self._offset(self._prepared, 0, 0, self.snapshots.again(self._snapshot_of(start), "when-needed"))
+
+    @property
+    def _renews(self) -> bool:
+        return not self._apart and not self._silent and self.snapshots.settings.mode == "when_needed"
+
+    def _snapshot_of(self, offset: Offset) -> Snapshot:
+        return Snapshot() if self._silent else self.snapshots.of(offset)
 
     def _first_needed(self, start: Offset, acknowledged: int) -> int:
         """From where the log is served: what was acknowledged since `start` was planned is not there any more, and
@@ -381,7 +422,7 @@ class Reading:
         self._keep(selection)
         document = {**self.connector.document(position, xid, committed), **self._snapshot_document(snapshot)}
         floor = min(self._floor or position, position)
-        return Offset(position, selection.fingerprint, document, floor, snapshot.to_json())
+        return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life)
 
     def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
         return {} if self._silent else self.snapshots.document(snapshot)

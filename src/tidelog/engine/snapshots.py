@@ -20,12 +20,13 @@ from tidelog.core.snapshot import document, java_keys, plan, requests
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.plan import Bounds, Manifest, Now
 from tidelog.core.snapshot.requests import Wanted
-from tidelog.core.snapshot.state import INITIAL, Entry, Snapshot
+from tidelog.core.snapshot.state import INCREMENTAL, INITIAL, Entry, Snapshot
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
 from tidelog.engine.stage import Stage
 from tidelog.errors import ConfigError, TransientError
+from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
 
 _LOG = logging.getLogger("tidelog.snapshots")
@@ -54,6 +55,23 @@ class Snapshots:
         if self.settings.mode == "no_data":
             return snapshot
         return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in tables], INITIAL)
+
+    def again(self, snapshot: Snapshot, reason: str) -> Snapshot:
+        """Everything from the beginning: every captured table is asked for once more, and in the end the target loses
+        what the source does not have."""
+        tables = self._connector.tables()
+        self._begun = True
+        fresh = Snapshot(known=tuple(t.id for t in tables), handled=snapshot.handled)
+        id = f"{reason}-{self._connector.next_xid()}"
+        return requests.ask(fresh, id, [Wanted(t.qualified) for t in tables], INITIAL, sweep=True)
+
+    def of(self, offset: Offset) -> Snapshot:
+        """The state that an offset holds; one that another connector wrote tells the queue, and its first table goes
+        on after the last key that was sent."""
+        snapshot = Snapshot.from_json(offset.snapshot) if offset.snapshot else _restored(offset)
+        if self._begun or offset.selection == self._connector.selection().fingerprint:
+            return snapshot
+        return plan.grounded(snapshot)  # what was read under other filters is read again
 
     def committed(self, snapshot: Snapshot) -> None:
         """The batch that ended here is delivered for good."""
@@ -116,8 +134,7 @@ class Snapshots:
         if self.settings.mode != "no_data":
             snapshot = requests.cover(snapshot, tables, after=after)
         if self.settings.mode == "always" and not snapshot.entries:
-            wanted = [Wanted(name) for _, name in tables]
-            return requests.ask(snapshot, f"always-{after}", wanted, INITIAL, sweep=True)
+            return self.again(snapshot, "always")
         return snapshot
 
     # -- signals -------------------------------------------------------------------------------------------------
@@ -156,6 +173,17 @@ class Snapshots:
             _LOG.warning("The signal %r names no captured table: %s", signal.id, ", ".join(signal.collections))
         wanted = [Wanted(t, signals.condition_for(signal, t)) for t in tables]
         return requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+
+
+def _restored(offset: Offset) -> Snapshot:
+    found = document.read(offset.document)
+    if found is None:
+        return Snapshot()
+    entries = [
+        Entry(found.asked_by(a) or "imported", a.table, INCREMENTAL, a.condition, a.surrogate) for a in found.queue
+    ]
+    sent = None if found.sent is None else java_keys.key_texts(found.sent)
+    return Snapshot(entries=(replace(entries[0], cursor=sent), *entries[1:]))
 
 
 def _closed(snapshot: Snapshot, attempt: str, at: int) -> Snapshot:

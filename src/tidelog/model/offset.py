@@ -27,6 +27,8 @@ class Offset:
     """Every transaction before it was visible to all readers of the tables when the batch was planned."""
     snapshot: Mapping[str, Any] = field(default_factory=dict)
     """How far the snapshots are."""
+    life: int = 0
+    """How often the place in the log was lost and another one taken: positions of different lives do not compare."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -36,6 +38,7 @@ class Offset:
             "tidelog_selection": self.selection,
             **({"tidelog_floor": self.floor} if self.floor else {}),
             **({"tidelog_snapshot": dict(self.snapshot)} if self.snapshot else {}),
+            **({"tidelog_life": self.life} if self.life else {}),
         }
 
     @staticmethod
@@ -53,4 +56,5 @@ class Offset:
             document=document,
             floor=int(raw.get("tidelog_floor", 0)),
             snapshot=raw.get("tidelog_snapshot") or {},
+            life=int(raw.get("tidelog_life", 0)),
         )

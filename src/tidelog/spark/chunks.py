@@ -203,8 +203,9 @@ def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) 
 
 
 def _write(files: Files, name: str, rows: pa.Table) -> int:
-    files.write(name, content := dump(rows))
-    return content.size
+    content = dump(rows)
+    files.write(name, content)
+    return int(content.size)
 
 
 def dump(rows: pa.Table) -> pa.Buffer:

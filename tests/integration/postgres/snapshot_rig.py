@@ -1,8 +1,8 @@
 """A pipeline without Spark: the real source, planned and executed batch by batch in this process, into dictionaries.
 
 A test decides what happens between any two steps: before a chunk's rows are read, before its transaction ends, before
-a batch is planned, executed, committed. `crash()` throws the process's part away; `reborn` goes on from the logged
-offsets as Spark does: the batch that was planned last is executed again.
+a batch is planned, executed, committed. A hook that raises `Crash` ends the process there; `survive` goes on from the
+logged offsets as Spark does: the batch that was planned last is executed again, and applied once.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ Row = dict[str, Any]
 Hook = Callable[[], None]
 
 
+class Crash(Exception):  # noqa: N818
+    """Raised by a hook: everything that lives in the process is lost."""
+
+
 def nothing() -> None:
     """The default of every hook."""
 
@@ -44,7 +48,17 @@ class Hooks:
     read: Hook = nothing
     """The rows are read, the transaction ends next."""
     staged: Hook = nothing
-    """A chunk was read."""
+    """A chunk was read, and lies in its file next."""
+    planned: Hook = nothing
+    """The batch's offset is logged, nothing of it has run."""
+    executed: Hook = nothing
+    """Every partition has run, nothing is applied."""
+    applied: Hook = nothing
+    """The batch is applied, and not committed."""
+    committed: Hook = nothing
+
+
+HOOKS = tuple(Hooks.__dataclass_fields__)
 
 
 class Watched:
@@ -53,6 +67,7 @@ class Watched:
     def __init__(self, chunk: OpenChunk, hooks: Hooks) -> None:
         self._chunk = chunk
         self._hooks = hooks
+        self._ended = False
         self.table, self.watermark = chunk.table, chunk.watermark
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -61,11 +76,14 @@ class Watched:
         self._hooks.read()
 
     def end(self) -> int:
-        return self._chunk.end()
+        position = self._chunk.end()
+        self._ended = True
+        return position
 
     def close(self) -> None:
         self._chunk.close()
-        self._hooks.staged()
+        if self._ended:
+            self._hooks.staged()
 
 
 @dataclass
@@ -80,9 +98,12 @@ class Rig:
     log: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     """Spark's offset log: (start, end) of each planned batch."""
     committed: int = 0
+    applied: int = 0
+    """How many batches the target has: one that comes again is not applied again."""
+    partitions: int | None = None
+    """How many partitions run before the process dies."""
     reader: StreamReader | None = None
     parallelism: int = 2
-    more: dict[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, str]:
@@ -112,7 +133,7 @@ class Rig:
         if not self.log:
             initial = self._reader().initialOffset()
             self.log.append((initial, initial))
-            self.committed = 1
+            self.committed = self.applied = 1
         return self.log[self.committed - 1][1]
 
     def plan(self) -> bool:
@@ -125,22 +146,29 @@ class Rig:
         if end == start:
             return False
         self.log.append((start, end))
+        self.hooks.planned()
         return True
 
-    def execute(self, *, deliver: bool = True) -> None:
+    def execute(self) -> None:
         """Run the partitions of the planned batch and apply what they give."""
         start, end = self.log[self.committed]
         reader = self._reader()
         rows: list[Row] = []
         with self._watched():
-            for partition in reader.partitions(start, end):
+            for done, partition in enumerate(reader.partitions(start, end)):
+                if done == self.partitions:
+                    raise Crash
                 for batch in reader.read(partition):
                     rows += batch.to_pylist()
-        if deliver:
+        self.hooks.executed()
+        if self.applied == self.committed:
             self._apply(rows)
+            self.applied += 1
+        self.hooks.applied()
 
     def commit(self) -> None:
         self.committed += 1
+        self.hooks.committed()
 
     def batch(self) -> bool:
         if not self.plan():
@@ -148,6 +176,19 @@ class Rig:
         self.execute()
         self.commit()
         return True
+
+    def survive(self, *, restarted: Hook = nothing, batches: int = 400) -> int:
+        """Run to the end through every crash; returns how many there were."""
+        for crashes in range(200):
+            try:
+                self.run(batches=batches)
+            except Crash:
+                self.crash()
+                self.partitions = None
+                restarted()
+            else:
+                return crashes
+        raise AssertionError("it never gets past the crash")
 
     def run(self, *, batches: int = 400, until: Callable[[Rig], bool] | None = None) -> int:
         """Until the snapshots are done and the log is delivered; returns the number of batches."""
@@ -168,6 +209,24 @@ class Rig:
     def snapshot(self) -> dict[str, Any]:
         found: dict[str, Any] = self.start.get("tidelog_snapshot", {})
         return found
+
+    def told(self, type: str = "") -> list[dict[str, Any]]:
+        """The notifications so far."""
+        file = self.folder / "notifications.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return [n for n in map(json.loads, lines) if not type or n["type"] == type]
+
+    def statuses(self) -> list[tuple[str, str, str]]:
+        """(id, table, how it ended) of every table that was walked."""
+        ended = [(n["id"], n["additional_data"]) for n in self.told("TABLE_SCAN_COMPLETED")]
+        return [(id, data["scanned_collection"], data["status"]) for id, data in ended]
+
+    def check(self, table: str, key: str = "id") -> None:
+        """The target equals the source."""
+        have, want = self.target[f"public.{table}"], rows_of(self.database, table, key)
+        wrong = {k: (have.get(k), want.get(k)) for k in have.keys() | want.keys() if have.get(k) != want.get(k)}
+        assert not wrong, f"{len(wrong)} rows differ (target, source): {dict(list(wrong.items())[:5])}"
+        assert want
 
     def crash(self) -> None:
         """Lose everything that lives in the process."""

@@ -66,7 +66,7 @@ def test_the_last_end_is_the_maximum_once() -> None:
 
 
 def test_a_surrogate_that_is_missing_is_told() -> None:
-    with pytest.raises(ConfigError, match='Surrogate key "sk" doesn\'t exist in table "s1.table1"'):
+    with pytest.raises(ConfigError, match=r'Surrogate key "sk" doesn.t exist in table "s1\.table1"'):
         walk.plan(Scan(TABLE, ("sk",)), "t", [("id", "bigint", False)])
 
 

@@ -283,12 +283,17 @@ def _connect_state(text: str) -> str:
     return "28P01" if "password" in text else "3D000" if _no_database(text) else ""
 
 
+def as_reader(config: Config) -> Config:
+    """With the role that reads tables, if it is another one."""
+    if not config.reader:
+        return config
+    return replace(config, user=config.reader, password=config.reader_password or config.password)
+
+
 def reader_conninfo(config: Config) -> str:
     """Of the role that reads rows. Row security is off: a policy that hides rows is an error, not a smaller table."""
-    if config.reader:
-        config = replace(config, user=config.reader, password=config.reader_password or config.password)
     read_only = " -c default_transaction_read_only=on" if config.snapshot.read_only else ""
-    return _conninfo(config, "tidelog chunks", settings=f"{_RENDERING} -c row_security=off{read_only}")
+    return _conninfo(as_reader(config), "tidelog chunks", settings=f"{_RENDERING} -c row_security=off{read_only}")
 
 
 def lsn_text(position: int) -> str:

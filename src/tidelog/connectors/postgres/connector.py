@@ -9,9 +9,9 @@ from io import BytesIO
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, decode, offset, position, types, walk
+from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, types, walk
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, lsn_text
+from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader, lsn_text
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.tail import PostgresTail
@@ -52,6 +52,7 @@ class PostgresConnector:
     def __init__(self, settings: Config) -> None:
         self._config = settings
         self._session: Session | None = None
+        self._walker: Session | None = None
         self._lock = threading.Lock()
 
     def selection(self) -> Selection:
@@ -67,9 +68,10 @@ class PostgresConnector:
         return check.findings(self._config)
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        for session in (self._session, self._walker):
+            if session is not None:
+                session.close()
+        self._session = self._walker = None
 
     # -- publication and slot ----------------------------------------------------------------------------------
 
@@ -106,7 +108,7 @@ class PostgresConnector:
             if not exists:
                 session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
             return
-        tables = self._publishable(session)
+        tables = self._publishable(session) + self._signals(session)
         names = ", ".join(quoted(t) for t in tables)
         if not exists:
             session.query(f"CREATE PUBLICATION {self._config.publication} FOR TABLE {names} {_VIA_ROOT}")
@@ -114,7 +116,7 @@ class PostgresConnector:
             session.query(f"ALTER PUBLICATION {self._config.publication} SET TABLE {names}")
 
     def _publishable(self, session: Session) -> list[Table]:
-        tables = Catalog(session, self._config.selection).captured()
+        tables = self._captured(session)
         if not tables:
             raise self._no_tables(session)
         for table in tables:
@@ -126,6 +128,20 @@ class PostgresConnector:
                     "REPLICA IDENTITY FULL; or leave it out by table.exclude.list.",
                 )
         return tables
+
+    def _signals(self, session: Session) -> list[Table]:
+        """The table of signals, which we read for ourselves."""
+        name = self._config.snapshot.signal_table
+        if not name:
+            return []
+        found = [t for t in Catalog(session, Selection()).captured() if t.qualified == name]
+        if not found:
+            raise ConfigError(
+                f"The table of signals {name} does not exist.",
+                hint=f"Run: CREATE TABLE {name} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, "
+                "data varchar(2048)); or correct signal.data.collection, written as schema.table.",
+            )
+        return found
 
     def _no_tables(self, session: Session) -> ConfigError:
         wanted = self._config.selection.include_tables
@@ -139,6 +155,9 @@ class PostgresConnector:
 
     def _ensure_slot(self, session: Session) -> int:
         found = session.query(_SLOT, [self._config.slot])
+        if found and found[0][1] == "lost":  # of no use to anybody any more
+            session.query("SELECT pg_drop_replication_slot(%s)", [self._config.slot])
+            found = []
         if not found:
             recovering = session.query("SELECT pg_is_in_recovery()")[0][0]
             failover = session.version >= 170000 and self._config.failover and not recovering
@@ -198,7 +217,12 @@ class PostgresConnector:
     # -- present rows ------------------------------------------------------------------------------------------
 
     def tables(self) -> list[Table]:
-        return Catalog(self._reader(), self._config.selection).captured()
+        return self._captured(self._reader())
+
+    def _captured(self, session: Session) -> list[Table]:
+        """What is delivered: the table of signals is not, whatever the lists say."""
+        found = Catalog(session, self._config.selection).captured()
+        return [t for t in found if t.qualified != self._config.snapshot.signal_table]
 
     def present(self, ids: Sequence[int]) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).present(ids)
@@ -214,6 +238,16 @@ class PostgresConnector:
             if None not in [name for c, name in zip(columns, names, strict=True) if c in table.key]:
                 chosen = ", ".join("NULL" if name is None else identifier(name) for name in names)
                 yield from self._select(f"SELECT {chosen} FROM {quoted(now)}", table, columns)
+
+    def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
+        """By the names of today, as `read`; a table whose key has changed since has no such rows."""
+        for now in self.present([table.id]):
+            names = [_name_now(table.column(c), now) for c in columns]
+            key = [_name_now(table.column(c), now) for c in keys.column_names]
+            known = [name for name in key if name is not None]
+            if len(known) == len(key):
+                for sql in lookup.statements(self._reader(), now, names, known, keys):
+                    yield from self._select(sql, table, columns)
 
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
@@ -285,7 +319,7 @@ class PostgresConnector:
         if planned.by_place:
             blocks = self._blocks(scan)[0]
             return walk.place(blocks) if blocks else None
-        found = self._reader().query(walk.maximum(planned))
+        found = self._tables().query(walk.maximum(planned))
         return tuple(found[0]) if found else None
 
     def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]:
@@ -296,23 +330,32 @@ class PostgresConnector:
         found: list[Key] = []
         while len(found) < count and maximum not in found:
             after = found[-1] if found else low
-            key = self._reader().query(walk.boundary(planned, after, maximum, rows))
+            key = self._tables().query(walk.boundary(planned, after, maximum, rows))
             if not key:
                 return walk.ends(found, True, maximum)
             found.append(tuple(key[0]))
         return walk.ends(found, False, maximum)
 
     def estimate(self, scan: Scan) -> int:
-        return int(self._reader().query(walk.ESTIMATE, [scan.table.id, scan.table.id])[0][0])
+        return int(self._tables().query(walk.ESTIMATE, [scan.table.id, scan.table.id])[0][0])
+
+    def _tables(self) -> Session:
+        """As the role that reads tables."""
+        if not self._config.reader:
+            return self._reader()
+        with self._lock:
+            if self._walker is None or self._walker.closed:
+                self._walker = Session(as_reader(self._config))
+            return self._walker
 
     def _walk(self, scan: Scan) -> walk.Walk:
-        source = self._reader().query(walk.SOURCE, [scan.table.id])
+        source = self._tables().query(walk.SOURCE, [scan.table.id])
         if not source:
             raise ConfigError(f"The table {scan.table.qualified} does not exist any more.", hint=walk.GONE)
-        return walk.plan(scan, source[0][0], self._reader().query(walk.DESCRIBE, [scan.table.id]))
+        return walk.plan(scan, source[0][0], self._tables().query(walk.DESCRIBE, [scan.table.id]))
 
     def _blocks(self, scan: Scan) -> tuple[int, int, int]:
-        blocks, rows, known = self._reader().query(walk.BLOCKS, [scan.table.id, scan.table.id])[0]
+        blocks, rows, known = self._tables().query(walk.BLOCKS, [scan.table.id, scan.table.id])[0]
         return int(blocks), int(rows), int(known)
 
     def horizon(self) -> Watermark:

@@ -93,12 +93,11 @@ def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snaps
     """The state at the end of the next batch, from the settled state at its start and the requests since."""
     if snapshot.paused or not snapshot.entries:
         return grounded(snapshot) if snapshot.paused else snapshot
-    present = {e: world.present(e) for e in snapshot.entries if e.opened}
-    snapshot = _check(snapshot, world, present)
     snapshot = _stage(snapshot, world, now, bounds)
+    snapshot = _check(snapshot, world)  # after staging: what was read last may have seen another table too
     snapshot = _emit(snapshot, now)
     snapshot = grounded(snapshot) if now.full else _plan(snapshot, world, now, bounds)
-    return _retire(snapshot)
+    return _retire(_forget(snapshot))
 
 
 def grounded(snapshot: Snapshot) -> Snapshot:
@@ -119,9 +118,9 @@ def scan_of(entry: Entry, table: Table) -> Scan:
 # -- what became of the tables -----------------------------------------------------------------------------------
 
 
-def _check(snapshot: Snapshot, world: World, present: dict[Entry, Table | None]) -> Snapshot:
+def _check(snapshot: Snapshot, world: World) -> Snapshot:
     for entry in [e for e in snapshot.entries if e.opened]:
-        table = present[entry]
+        table = world.present(entry)
         if table is None or table.qualified != entry.table:
             snapshot = end(snapshot, entry, "UNKNOWN_SCHEMA")
         elif walk_of(table, entry.key) != entry.walk:
@@ -157,6 +156,8 @@ def _stage(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsh
             continue
         if manifest is None:  # its batch is over, so it was read; what was read is lost
             snapshot = _put(snapshot, current, _again(current, chunk, chunk.logged))
+        elif manifest.refused and world.present(current) is None:
+            continue  # no wonder
         elif manifest.refused and current.kind == INITIAL:
             raise ConfigError(f"The table {current.table} cannot be read: {manifest.refused}")
         elif manifest.refused:
@@ -238,6 +239,7 @@ def _marked(snapshot: Snapshot, emissions: Sequence[Emission]) -> list[Emission]
 
 def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapshot:
     """Up to `parallelism` spans for this batch, of the first entries; twice as many in flight at most."""
+    snapshot = _alone(snapshot) if snapshot.blocking else snapshot
     parallelism = max(1, bounds.parallelism)
     room = min(parallelism - len(snapshot.planned), 2 * parallelism - snapshot.flying)
     for entry in snapshot.entries:
@@ -256,6 +258,13 @@ def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsho
         snapshot = _put(snapshot, opened, planned)
         room -= len(keys)
     return snapshot
+
+
+def _alone(snapshot: Snapshot) -> Snapshot:
+    """While the stream waits, the log passes no chunk: those of others would take the room for ever."""
+    entries = tuple(e if e.kind == BLOCKING else replace(e, chunks=()) for e in snapshot.entries)
+    flying = {c.attempt for e in entries for c in e.chunks}
+    return replace(snapshot, entries=entries, windows=tuple(w for w in snapshot.windows if w[0] in flying))
 
 
 def _with_spans(entry: Entry, keys: Sequence[Key], since: int, logged: str) -> Entry:
@@ -292,6 +301,12 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
         estimate=world.estimate(scan),
     )
     return _put(snapshot, entry, opened), opened
+
+
+def _forget(snapshot: Snapshot) -> Snapshot:
+    """Windows of attempts that nobody waits for."""
+    since = snapshot.since
+    return replace(snapshot, windows=tuple(w for w in snapshot.windows if since is not None and w[1] >= since))
 
 
 def _retire(snapshot: Snapshot) -> Snapshot:

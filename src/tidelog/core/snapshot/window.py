@@ -10,6 +10,7 @@ comes out equals the source's row at the end of the batch. An event whose row th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.contracts import Watermark
-from tidelog.core.fold import META, Run, encode, fold, gaps, leaves_out, match, touched
+from tidelog.core.fold import META, Run, encode, fold, gaps, leaves_out, match, moves
 
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+_HOPS = 8
+"""How many changes of key are followed before the whole window is folded instead."""
 
 
 def stamp(rows: pa.Table, *, position: int, ts_us: int) -> pa.Table:
@@ -55,21 +60,57 @@ def reconcile(rows: pa.Table, window: Sequence[Run], key: Sequence[str]) -> pa.T
         return rows[:0]
     if not key or not window or not rows.num_rows:
         return rows
-    keys = list(key)
-    stale = _among(rows.select(keys), pa.concat_tables([touched(run.rows, keys) for run in window]))
+    touches = _Touches.of(rows, window, list(key))
+    stale = touches.stale
     fresh = rows.filter(pa.array(~stale))
     if not stale.any() or not any(leaves_out(run) for run in window):
         return fresh
-    return pa.concat_tables([fresh, _continued(rows.filter(pa.array(stale)), window, keys)])
+    return pa.concat_tables([fresh, _continued(rows.filter(pa.array(stale)), touches.concerned(window), list(key))])
 
 
-def _among(keys: pa.Table, others: pa.Table) -> Mask:
-    """Which of `keys` are among `others`."""
-    codes = encode(pa.concat_tables([keys, others.cast(keys.schema)]))
-    known = np.zeros(len(codes), np.bool_)
-    known[codes[keys.num_rows :]] = True
-    found: Mask = known[codes[: keys.num_rows]]
-    return found
+@dataclass(frozen=True)
+class _Touches:
+    """Keys as numbers: of the chunk's rows, of the window's events, and the old ones of the events `moved`."""
+
+    held: Ints
+    own: Ints
+    moved: Ints
+    old: Ints
+
+    @staticmethod
+    def of(rows: pa.Table, window: Sequence[Run], key: list[str]) -> _Touches:
+        left = [moves(run.rows, key) for run in window]
+        starts = np.cumsum([0, *(run.rows.num_rows for run in window)])
+        moved = np.concatenate([at + start for (at, _), start in zip(left, starts[:-1], strict=True)])
+        keys = [rows.select(key), *(run.rows.select(key) for run in window), *(old for _, old in left)]
+        codes = encode(pa.concat_tables([part.cast(keys[0].schema) for part in keys]))
+        held, own, old = np.split(codes, [rows.num_rows, rows.num_rows + starts[-1]])
+        return _Touches(held, own, moved, old)
+
+    @property
+    def stale(self) -> Mask:
+        known = self._among(self.own, self.old)
+        return known[self.held]
+
+    def _among(self, *codes: Ints) -> Mask:
+        known = np.zeros(len(self.held) + len(self.own) + len(self.old), np.bool_)
+        for some in codes:
+            known[some] = True
+        return known
+
+    def concerned(self, window: Sequence[Run]) -> list[Run]:
+        """The events of rows that the chunk holds, wherever their keys went; all, if they went far."""
+        known, new = self._among(self.held), self.own[self.moved]
+        for _ in range(_HOPS):
+            further = known[new] != known[self.old]
+            if not further.any():
+                break
+            known[new[further]] = known[self.old[further]] = True
+        else:
+            return list(window)
+        ends = np.cumsum([run.rows.num_rows for run in window])
+        parts = np.split(known[self.own], ends[:-1])
+        return [replace(run, rows=run.rows.filter(pa.array(some))) for run, some in zip(window, parts, strict=True)]
 
 
 def _continued(stale: pa.Table, window: Sequence[Run], key: list[str]) -> pa.Table:

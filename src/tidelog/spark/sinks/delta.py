@@ -295,6 +295,7 @@ class DeltaSink:
 
     def _merge(self, folded: Folded, rows: pa.Table, key: tuple[str, ...]) -> Merge:
         columns = tuple(rows.column_names)
+        reads = pc.equal(folded.upserts["_op"], "r").to_numpy() & ~gaps(folded)
         flags = {name: f"{KEEP}{i}" for i, name in enumerate(folded.keeps)}
         for name, flag in flags.items():
             rows = rows.append_column(flag, pa.array(folded.keeps[name]))
@@ -302,7 +303,8 @@ class DeltaSink:
             rows = rows.append_column(DELETE, pa.repeat(False, rows.num_rows))
             ends = folded.deletes.select(list(key)).append_column(DELETE, pa.repeat(True, gone))
             rows = pa.concat_tables([rows, ends], promote_options="default")
-        return Merge(rows, key, columns, flags, gone > 0, _ghosts(folded.truncated_at))
+            reads = np.concatenate([reads, np.zeros(gone, np.bool_)])
+        return Merge(rows, key, columns, flags, gone > 0, _ghosts(folded.truncated_at), reads=reads)
 
     def _wanted(self, table: Table, selection: Selection) -> pa.Schema:
         shape = self.shape(table, selection)

@@ -1,9 +1,10 @@
 """Delta by delta-rs: no JVM, no jars; the engine for one machine.
 
-Table objects stay open between batches and follow the log incrementally. Two short cuts, both exact: a batch whose
-keys lie outside the key range of every file is appended, since nothing can match; and a merge names its key range,
-so files without these keys are not read. A merge rewrites each file it touches whole, so files are kept small:
-about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
+Table objects stay open between batches and follow the log incrementally. Short cuts, all exact: a batch whose keys lie
+outside the key range of every file is appended, since nothing can match; a merge names its key range, so files without
+these keys are not read; and rows of a snapshot that are new are appended before the rest is merged, so that a few
+changes of other keys do not make a merge over the whole table of them. A merge rewrites each file it touches whole, so
+files are kept small: about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step, plain, transform
-from tidelog.core.fold import match
+from tidelog.core.fold import Mask, match
 from tidelog.errors import NotInstalled, TransientError
 from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad
 
@@ -25,6 +27,8 @@ FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
 FILES = 64
 FEW_FILES = 8
+MANY_READS = 5000
+"""From how many rows of a snapshot on it pays to write the new ones apart from what has to be merged."""
 SIZE = "delta.targetFileSize"
 _COARSE = pa.scalar(1000, pa.duration("us"))
 """Statistics tell moments in milliseconds, cut off."""
@@ -108,9 +112,14 @@ class RustTarget:
         self.describe(properties)
 
     def merge(self, merge: Merge, mark: Mark | None) -> None:
-        if merge.inserts and not merge.others and self._apart(merge):
-            self.append(merge.alive(), mark)
-            return
+        if merge.inserts and not merge.others:
+            if self._apart(merge):
+                self.append(merge.alive(), mark)
+                return
+            new = self._new(merge)
+            if new.any():
+                self._append_first(merge, new, mark)
+                return
         with self._commit():
             work = self._existing().merge(
                 _strict(merge.rows),
@@ -132,6 +141,28 @@ class RustTarget:
             if merge.others:
                 work = work.when_not_matched_by_source_update({quote(c): v for c, v in merge.others.items()})
             work.execute()
+
+    def _append_first(self, merge: Merge, new: Mask, mark: Mark | None) -> None:
+        """Append the rows that are new, then merge the others. Interrupted between, they are new no more."""
+        if new.all():
+            self.append(merge.alive(), mark)
+            return
+        self.append(merge.some(new).alive(), None)
+        self.merge(merge.some(~new), mark)
+
+    def _new(self, merge: Merge) -> Mask:
+        """The rows of a snapshot that the target does not have, where it is cheap to know and worth a commit."""
+        none = np.zeros(merge.rows.num_rows, np.bool_)
+        if merge.reads is None or merge.reads.sum() < MANY_READS:
+            return none
+        part = merge.some(merge.reads)
+        if self._apart(part):
+            return merge.reads
+        if not part.span(""):
+            return none
+        keys = part.rows.select(list(merge.key))
+        none[merge.reads] = match(keys, self.lookup(keys, []), merge.key) < 0
+        return none
 
     def replace(self, rows: pa.Table, mark: Mark | None) -> None:
         self._overwrite(pad(rows, self._shape()), mark)

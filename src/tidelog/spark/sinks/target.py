@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step
+from tidelog.core.fold import Mask
 
 DELETE = "__tidelog_delete"
 KEEP = "__tidelog_keep_"
@@ -44,6 +45,9 @@ class Merge:
     others: Mapping[str, str] = field(default_factory=dict)
     """What is set in every row that the merge does not mention, as SQL."""
     inserts: bool = True
+    reads: Mask | None = None
+    """The rows that a snapshot read whole. They may come in an earlier commit of their own, without the mark: each is
+    what its row is at the batch's end, so a batch that comes again changes nothing of them."""
 
     def condition(self, quote: Quote) -> str:
         """By key; the range of the keys comes along so that the engine skips files without them."""
@@ -81,6 +85,10 @@ class Merge:
         flag = self.keeps.get(name)
         own = f"s.{quote(name)}"
         return f"CASE WHEN s.{quote(flag)} THEN t.{quote(name)} ELSE {own} END" if flag else own
+
+    def some(self, rows: Mask) -> Merge:
+        """The same with some of the rows, whatever they are."""
+        return replace(self, rows=self.rows.filter(pa.array(rows)), reads=None)
 
     def alive(self) -> pa.Table:
         """The rows that remain when nothing of them is in the target yet."""

@@ -1,0 +1,306 @@
+"""Queries of chunks, compared by the rows they select, not by their text.
+
+A peer's SQL and ours run over the same grid of keys, with NULLs where a column may hold them, in an embedded database.
+Peers cut a chunk by LIMIT, we by the key where the LIMIT would cut; so ours is read in our own two steps. Where the
+two differ on purpose, the comparison says so:
+- A peer's `NOT (…)` loses rows with NULLs in the key, because unknown is not true. It is read as if it were.
+- We always deliver a key's columns: columns are compared without those of the key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from tidelog.connectors.postgres import walk
+from tidelog.connectors.postgres.walk import Step, Walk
+from tidelog.contracts import Key, Span
+from tidelog.errors import ConfigError
+from tidelog.model.schema import Column, Table
+from tidelog.model.selection import Selection
+
+Given = Mapping[str, Any]
+Row = tuple[Any, ...]
+
+_ROWS_MAX = 3000
+_CHUNK = 7
+"""Rows of a chunk instead of the case's own: the grid is small, and a limit has to bite."""
+_CONDITION = re.compile(r'"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_]\w*)|\'[^\']*\'')
+_WORDS = {"and", "or", "not", "is", "null", "in", "like", "between", "true", "false"}
+
+
+def answer(case: Mapping[str, Any]) -> dict[str, Any]:
+    given, expected = case["input"], case["expected"]
+    try:
+        return _OPS[given["op"]](given, expected)
+    except ConfigError as error:
+        return {"error": expected.get("error", "none"), "message": error.message}
+
+
+# -- what a case is about ------------------------------------------------------------------------------------------
+
+
+def _table(given: Given) -> Table:
+    schema, _, name = given.get("table", "s1.table1").rpartition(".")
+    told = given.get("columns") or [{"name": key, "nullable": False} for key in given.get("key_columns", [])]
+    columns = tuple(Column(c["name"], "int8", nullable=c["nullable"]) for c in told)
+    return Table(1, schema, name, columns, key=tuple(given.get("primary_key") or ()))
+
+
+def _key(given: Given, table: Table) -> tuple[str, ...]:
+    """The columns of the walk: as named, by the surrogate, by the user's key, by the primary key."""
+    if given.get("key_columns"):
+        return tuple(given["key_columns"])
+    surrogate = given.get("surrogate_key")
+    if surrogate:
+        walk.require(table, [surrogate], {column.name for column in table.columns})
+        return (surrogate,)
+    return _selection(given).key_of(table)
+
+
+def _selection(given: Given) -> Selection:
+    return Selection(
+        message_keys=given.get("message_key_columns") or "",
+        include_columns=given.get("column_include_list") or "",
+        exclude_columns=given.get("column_exclude_list") or "",
+    )
+
+
+def _walk(given: Given, condition: str = "") -> Walk:
+    table = _table(given)
+    steps = tuple(Step(name, "bigint", table.column(name).nullable) for name in _key(given, table))
+    return Walk(_source(table), steps, condition, given.get("nulls_sort_last"))
+
+
+def _source(table: Table) -> str:
+    return f'"{table.schema}"."{table.name}"' if table.schema else f'"{table.name}"'
+
+
+def _texts(values: Sequence[Any] | None) -> Key | None:
+    return None if values is None else tuple(None if value is None else str(value) for value in values)
+
+
+# -- the grid ------------------------------------------------------------------------------------------------------
+
+
+class Grid:
+    """The table of a case: every key around the values that the case names."""
+
+    def __init__(self, given: Given, ours: Walk, named: Sequence[Sequence[Any] | None], condition: str = "") -> None:
+        self.table, self.key = _table(given), [step.name for step in ours.key]
+        self._database = duckdb.connect()
+        last = "nulls_first_on_asc_last_on_desc" if ours.nulls_last is False else "nulls_last_on_asc_first_on_desc"
+        self._database.execute(f"SET default_null_order = '{last}'")
+        # It makes BETWEEN of two bounds, and cannot do that with rows of values.
+        self._database.execute("PRAGMA disable_optimizer")
+        self._database.execute("CREATE MACRO truth(x) AS coalesce(x, false)")
+        self.extra = _names(condition, {column.name for column in self.table.columns})
+        self._create([list(column) for column in zip(*[n for n in named if n is not None], strict=True)])
+
+    def _create(self, named: Sequence[Sequence[Any]]) -> None:
+        others = [c.name for c in self.table.columns if c.name not in self.key] + self.extra
+        fields = ", ".join(f'"{name}" BIGINT' for name in (*self.key, *others, "_n"))
+        if self.table.schema:
+            self._database.execute(f'CREATE SCHEMA "{self.table.schema}"')
+        self._database.execute(f"CREATE TABLE {_source(self.table)} ({fields})")
+        rows = [(*key, *((n * (i + 3)) % 4 for i in range(len(others))), n) for n, key in enumerate(self._keys(named))]
+        marks = ", ".join("?" * len(rows[0]))
+        self._database.executemany(f"INSERT INTO {_source(self.table)} VALUES ({marks})", rows)
+
+    def _keys(self, named: Sequence[Sequence[Any]]) -> list[Row]:
+        values = [
+            self._values(name, named[i] if i < len(named) else (), 40 if len(self.key) == 1 else 0)
+            for i, name in enumerate(self.key)
+        ]
+        found = list(itertools.product(*values))
+        return found[:_ROWS_MAX] if len(self.key) > 3 else found
+
+    def _values(self, name: str, named: Sequence[Any], more: int) -> list[int | None]:
+        near = {int(value) + step for value in named if value is not None for step in (-1, 0, 1)} | set(range(more))
+        nulls: list[int | None] = [None] if self.table.column(name).nullable else []
+        return [*sorted(near or {1, 2, 3}), *nulls]
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return self._database.execute(sql, list(parameters)).fetchall()
+
+    def chosen(self, where: str, order: Sequence[str] = ()) -> list[Row]:
+        """The numbers of the rows."""
+        by = f" ORDER BY {', '.join(order)}" if order else ' ORDER BY "_n"'
+        return self.rows(f'SELECT "_n" FROM {_source(self.table)}{where}{by}')
+
+
+def _names(condition: str, known: set[str]) -> list[str]:
+    """What a condition names besides the table's columns: peers write `"val1"=foo`, where foo must be something."""
+    found = [m["quoted"] or m["plain"] or "" for m in _CONDITION.finditer(condition)]
+    return list(dict.fromkeys(n for n in found if n and n not in known and n.lower() not in _WORDS))
+
+
+def _theirs(sql: str, given: Given, rows: int = _CHUNK) -> str:
+    """A peer's SQL for the embedded database, with our numbers of rows and the rows' own numbers for its columns."""
+    sql = sql.replace(given.get("quote", '"'), '"')
+    sql = re.sub(r"\bNOT \(", "NOT truth(", sql)
+    sql = re.sub(r"OFFSET (\d+) ROWS FETCH NEXT (\d+) ROWS ONLY", r"LIMIT \2 OFFSET \1", sql)
+    size = str(given.get("chunk_size") or given.get("limit") or "")
+    if size:
+        sql = re.sub(rf"\b(LIMIT|OFFSET) {size}\b", rf"\g<1> {rows}", sql)
+        sql = re.sub(rf"\bOFFSET {int(size) - 1}\b", f"OFFSET {rows - 1}", sql)
+    return sql
+
+
+def _bound(sql: str, boundaries: Sequence[Sequence[Any] | None]) -> list[Any]:
+    """A peer's parameters: column by column, or all before each column again; NULLs bind nothing."""
+    some = [boundary for boundary in boundaries if boundary is not None]
+    flat = [value for boundary in some for value in boundary if value is not None]
+    if sql.count("?") == len(flat):
+        return flat
+    return [v for boundary in some for i in range(len(boundary)) for v in boundary[: i + 1] if v is not None]
+
+
+def _same(theirs: Any, ours: Any, expected: Mapping[str, Any], sql: str) -> dict[str, Any]:
+    return {"sql": expected["sql"] if theirs == ours else f"{sql} gives {ours}, not {theirs}"}
+
+
+# -- one function per op -------------------------------------------------------------------------------------------
+
+
+def _chunk_query(given: Given, expected: Given) -> dict[str, Any]:
+    condition = given.get("additional_condition") or ""
+    ours, low, high = _walk(given, condition), _texts(given.get("position")), _texts(given.get("maximum_key"))
+    if "sql" not in expected:
+        return {"error": "none", "message": ""}
+    named = (given.get("position"), given.get("maximum_key"))
+    grid = Grid(given, ours, named, condition)
+    unique = set(grid.key) >= {c.name for c in grid.table.columns if c.name in (grid.table.key or grid.key)}
+    size = _CHUNK if unique else _ROWS_MAX
+    theirs = _theirs(_numbered(expected["sql"]), given, size)
+    found = [row[-1] for row in grid.rows(theirs, _bound(theirs, named))]
+    end = grid.rows(walk.boundary(ours, low, high, size))
+    where = walk.within(ours, Span(low, end[0] if end else high))
+    mine = [row[0] for row in grid.chosen(where, [step.sql for step in ours.key])]
+    if not unique:  # the order of equal keys is nobody's
+        found, mine = sorted(found), sorted(mine)
+    columns = _projected(expected["sql"])
+    delivered = {c.name for c in _selection(given).columns_of(grid.table)} - {*grid.table.key, *grid.key}
+    if columns is not None and columns - {*grid.table.key, *grid.key} != delivered:
+        return {"sql": f"delivers {sorted(delivered)}"}
+    return _same(found, mine, expected, where)
+
+
+def _numbered(sql: str) -> str:
+    """The rows' numbers last."""
+    return re.sub(r"^SELECT (.*?) FROM", r'SELECT \1, "_n" FROM', sql, count=1)
+
+
+def _projected(sql: str) -> set[str] | None:
+    chosen = sql[len("SELECT ") : sql.index(" FROM")]
+    return None if "*" in chosen else {part.strip().strip('"`[]') for part in chosen.split(",")}
+
+
+def _bind_params(given: Given, expected: Given) -> dict[str, Any]:
+    """We write values where others bind them: each value that they bind stands in our text, cast, beside its column."""
+    values = list(zip(given["key_columns"], given["boundary"], strict=True))
+    ours = walk.above(_walk({"nulls_sort_last": True, **given}), _texts(given["boundary"]) or ())
+    written = all(v is None or (f"'{v}'::bigint" in ours and f'"{c}"' in ours) for c, v in values)
+    bound = {(column, value) for column, value in expected["params"]}
+    return {"params": expected["params"] if written and bound == set(values) else ours}
+
+
+def _bound_query(given: Given, expected: Given) -> dict[str, Any]:
+    ours, boundary = _walk(given), given["boundary"]
+    build = walk.above if given["op"] == "lower_bound" else walk.below
+    mine = build(ours, _texts(boundary) or (), inclusive=given["inclusive"])
+    grid = Grid(given, ours, [boundary])
+    theirs = _theirs(expected["sql"], given)
+    found = grid.rows(f'SELECT "_n" FROM {ours.source} WHERE {theirs} ORDER BY "_n"', _bound(theirs, [boundary]))
+    return _same(found, grid.chosen(f" WHERE {mine}"), expected, mine)
+
+
+def _initial(given: Given, expected: Given) -> dict[str, Any]:
+    """The parts of an initial snapshot are [low, high), the last one [low, high]."""
+    base = re.sub(r"\s+ORDER BY .*$", "", given["base_select"].replace(given.get("quote", '"'), '"'))
+    source, _, condition = base.partition(" FROM ")[2].partition(" WHERE ")
+    given = {**given, "table": source.strip().replace('"', "")}
+    ours, low, high = _walk(given, condition), given["lower"], given["upper"]
+    last = given["chunk_index"] == given["total_chunks"] - 1
+    bounds = [walk.above(ours, _texts(low) or (), inclusive=True)] if low is not None else []
+    bounds += [walk.below(ours, _texts(high) or (), inclusive=last)] if high is not None else []
+    bounds += [f"({condition})"] if condition else []
+    grid = Grid(given, ours, [low, high], condition)
+    theirs = _theirs(_numbered(expected["sql"]), given)
+    found = [row[-1] for row in grid.rows(theirs, _bound(theirs, [low, high]))]
+    where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
+    mine = [row[0] for row in grid.chosen(where, [step.sql for step in ours.key])]
+    return _same(sorted(found), sorted(mine), expected, where)
+
+
+def _next_boundary(given: Given, expected: Given) -> dict[str, Any]:
+    """Theirs is the first key of the next chunk, counted from the key that begins this one; ours the last of this."""
+    condition = given.get("additional_condition") or ""
+    ours, low = _walk(given, condition), given["lower"]
+    grid = Grid(given, ours, [low], condition)
+    theirs = _theirs(expected["sql"], given)
+    mine = walk.boundary(ours, _texts(low), None, _CHUNK if low is not None else _CHUNK + 1)
+    found = [_texts(row) for row in grid.rows(theirs, _bound(theirs, [low]))]
+    return _same(found, [tuple(row) for row in grid.rows(mine.replace("::text", "::varchar"))], expected, mine)
+
+
+def _max_key(given: Given, expected: Given) -> dict[str, Any]:
+    condition = given.get("additional_condition") or ""
+    ours = _walk(given, condition)
+    grid = Grid(given, ours, [], condition)
+    (last,) = grid.rows(walk.maximum(ours).replace("::text", "::varchar"))
+    names = [c.name for c in grid.table.columns]
+    theirs = grid.rows(_theirs(_only(expected["sql"], grid.key), given))
+    assert set(grid.key) <= set(names)
+    return _same([_texts(row) for row in theirs], [tuple(last)], expected, walk.maximum(ours))
+
+
+def _only(sql: str, names: Sequence[str]) -> str:
+    chosen = ", ".join(f'"{name}"' for name in names)
+    return re.sub(r"^SELECT .*? FROM", f"SELECT {chosen} FROM", sql, count=1)
+
+
+def _rowid_prefetch(given: Given, expected: Given) -> dict[str, Any]:
+    """A place is a key of one column that every row has. It is a text, here as there."""
+    condition, name = given.get("additional_condition") or "", given["pseudo_column"]
+    ours = Walk(f'"{given["table"].replace(".", chr(34) + "." + chr(34))}"', (Step(name, "varchar"),), condition)
+    database, rows = duckdb.connect(), int(given["limit"])
+    schema, extra = given["table"].partition(".")[0], _names(condition, set())
+    fields = ", ".join([f'"{name}" VARCHAR', *(f'"{column}" BIGINT' for column in extra)])
+    database.execute(f'CREATE SCHEMA "{schema}"; CREATE TABLE {ours.source} ({fields})')
+    low = given.get("position")
+    places = [f"{(low or ['A'])[0]}{n:05d}" for n in range(rows * 3)] + ["", *(low or ())]
+    marks = ", ".join("?" * (1 + len(extra)))
+    values = [(place, *(n % 2 for _ in extra)) for n, place in enumerate(places)]
+    database.executemany(f"INSERT INTO {ours.source} VALUES ({marks})", values)
+    theirs = re.sub(rf"\b{name}\b", f'"{name}"', _theirs(expected["sql"], {}).replace(f'"{name}"', name))
+    mine = walk.boundary(ours, _texts(low), None, rows)
+    both = [database.execute(sql, p).fetchall() for sql, p in ((theirs, low or []), (mine, []))]
+    return _same(*both, expected, mine)
+
+
+def _rowid_end(given: Given, _: Given) -> dict[str, Any]:
+    found = [_texts(given["prefetched"])] if given["prefetched"] else []
+    ends = walk.ends([key for key in found if key is not None], not found, _texts(given["maximum_key"]) or ())
+    return {"chunk_end": list(ends[0])}
+
+
+def ops() -> Iterator[str]:
+    yield from _OPS
+
+
+_OPS = {
+    "chunk_query": _chunk_query,
+    "bind_params": _bind_params,
+    "lower_bound": _bound_query,
+    "upper_bound": _bound_query,
+    "initial_snapshot_chunk_query": _initial,
+    "next_boundary_query": _next_boundary,
+    "max_key_query": _max_key,
+    "rowid_prefetch_query": _rowid_prefetch,
+    "rowid_chunk_end": _rowid_end,
+}
