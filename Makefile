@@ -9,7 +9,7 @@ BENCH  := $(VENV)/.installed-bench
 WITH_JAVA := . scripts/java.sh &&
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check bench docs format lock clean
+.PHONY: help demo test test-long sim check bench docs format lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(ALL) ## Install what the tests need, and run them
 
 test-long: $(ALL) ## The full campaigns: more seeds, more kills, more servers
 	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(ARGS)
+
+sim: $(ALL) ## Replay one seed of the snapshot simulation, step by step (SEED=7, FAULT=no-floor for a known mistake)
+	@$(BIN)/python -m tests.simulation $(SEED) $(FAULT)
 
 check: $(ALL) ## Lint, types and layers
 	$(BIN)/ruff check .

@@ -117,6 +117,7 @@ def source(task: Task) -> dict[str, str]:
         "database.password": str(where["password"]),
         "database.dbname": str(where["dbname"]),
         "slot.name": task.slot,
+        "snapshot.mode": "no_data",
         "publication.name": task.publication,
         "publication.autocreate.mode": "disabled",
         "table.include.list": TABLE.replace(".", "\\."),

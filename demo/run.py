@@ -1,5 +1,6 @@
 """`make demo`: a shop in an embedded PostgreSQL, a busy writer, and tidelog streaming it into Delta tables.
 
+The shop has rows before tidelog comes: it reads them in chunks while it follows the writer, who changes the same rows.
 Ends with `tidelog verify`, which compares every row of source and target.
 """
 
@@ -9,18 +10,17 @@ import argparse
 import os
 import shutil
 import sys
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
 
 from demo.embedded import Postgres, start_postgres
 from demo.shop import Writer, create_schema, furnish
-from tidelog.cli.display import Line, progress_text
+from tidelog.cli.display import Board, Line
 from tidelog.cli.verify import lines, target_of
 from tidelog.engine.definition import Definition, connector_of, load
 from tidelog.engine.verify import verify
-from tidelog.spark.pipeline import Pipeline, Progress, Run
+from tidelog.spark.pipeline import Pipeline, Run
 
 FOLDER = Path(".tidelog") / "demo"
 SECONDS = 20.0
@@ -35,6 +35,7 @@ source:
   database.password: ${{PGPASSWORD}}
   database.dbname: {dbname}
   table.include.list: "public\\\\..*"
+  incremental.snapshot.chunk.size: 500      # small, so that there is something to watch
 sink:
   type: delta
   path: {lake}
@@ -78,34 +79,30 @@ def _stream(server: Postgres, definition: Definition, seconds: float) -> int:
     """Write and stream at the same time, then deliver the rest; the number of committed row changes."""
     with closing(server.connect()) as connection:
         create_schema(connection)
-        print("starting Spark …", flush=True)
-        with Pipeline.of(definition).start() as run:
-            furnished = furnish(connection)
-            writer = Writer(server.dsn, seconds)
-            print(f"a writer changes the shop for {seconds:.0f} s; tidelog follows:", flush=True)
-            _follow(run, writer, furnished)
+        print(f"the shop has {furnish(connection):,} rows already", flush=True)
+    print("starting Spark …", flush=True)
+    with Pipeline.of(definition).start() as run:
+        writer = Writer(server.dsn, seconds)
+        print(f"a writer changes the shop for {seconds:.0f} s; tidelog reads what is there, and follows:", flush=True)
+        _follow(run, writer)
     Pipeline.of(definition).run(once=True)
-    return furnished + writer.changes
+    return writer.changes
 
 
-def _follow(run: Run, writer: Writer, furnished: int) -> None:
+def _follow(run: Run, writer: Writer) -> None:
     line = Line("shop")
-    done = threading.Event()
-
-    def watch(progress: Progress) -> None:
-        line.warn(progress.warnings)
-        line.show(progress_text(progress))
-        if not thread.is_alive() and (progress.events_total >= furnished + writer.changes or progress.lag_ms == 0):
-            done.set()
-
+    board = Board(line)
     thread = writer.start()
-    while not done.is_set() and run.query.isActive:
-        watch(run.progress())
+    while run.query.isActive:
+        progress = run.progress()
+        board.show(progress)
+        if not thread.is_alive() and not progress.snapshots.tables and progress.ended and progress.lag_ms == 0:
+            break
         time.sleep(0.2)
     if writer.failure is not None:
         raise writer.failure
     run.raise_failure()
-    line.show(progress_text(run.progress()), urgent=True)
+    board.show(run.progress(), urgent=True)
     line.end()
     print(
         f"the writer committed {writer.changes:,} row changes in {writer.transactions:,} transactions "
@@ -146,7 +143,7 @@ Change something with psql and look again; tidelog goes on streaming. Ctrl-C end
 """)
     line = Line("shop")
     try:
-        Pipeline.of(definition).run(watch=lambda progress: line.show(progress_text(progress)))
+        Pipeline.of(definition).run(watch=Board(line).show)
     finally:
         line.end()
 

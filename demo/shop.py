@@ -76,8 +76,9 @@ TABLES = ("customers", "products", "orders", "order_items", "inventory")
 WAREHOUSES = ("north", "south", "harbour")
 NAMES = ("Ada", "Björn", "Chloé", "Dmitri", "Eun-ji", "Fatima", "Göran", "Hanako", "Inês", "José", "Łukasz", "Zoë")
 STATUSES = ("new", "paid", "shipped", "returned")
-PRODUCTS_AT_START = 60
-CUSTOMERS_AT_START = 200
+PRODUCTS_AT_START = 150
+CUSTOMERS_AT_START = 1_200
+ORDERS_AT_START = 1_800
 BULK_ROWS = 4_000
 DDL = "ALTER TABLE customers ADD COLUMN loyalty integer NOT NULL DEFAULT 7"
 
@@ -90,14 +91,19 @@ def create_schema(connection: psycopg.Connection[Any]) -> None:
 
 
 def furnish(connection: psycopg.Connection[Any], *, seed: int = 1) -> int:
-    """A few products and customers to begin with; the number of rows."""
+    """What the shop holds before anybody replicates it; the number of rows."""
     dice = random.Random(seed)
     with connection.transaction(), connection.cursor() as cursor:
         cursor.executemany(PRODUCT, [product(dice, number) for number in range(PRODUCTS_AT_START)])
         cursor.executemany(CUSTOMER, [customer(dice) for _ in range(CUSTOMERS_AT_START)])
         stock = [(place, sku_of(n), dice.randrange(500)) for place in WAREHOUSES for n in range(PRODUCTS_AT_START)]
         cursor.executemany(STOCK, stock)
-    return PRODUCTS_AT_START + CUSTOMERS_AT_START + len(stock)
+        cursor.execute(OLD_ORDERS, [CUSTOMERS_AT_START, ORDERS_AT_START])
+        orders = cursor.rowcount
+        cursor.execute(OLD_ITEMS, [PRODUCTS_AT_START])
+        items = cursor.rowcount
+    connection.execute("ANALYZE")
+    return PRODUCTS_AT_START + CUSTOMERS_AT_START + len(stock) + orders + items
 
 
 PRODUCT = "INSERT INTO products (sku, title, price, weight_kg, active, description) VALUES (%s, %s, %s, %s, %s, %s)"
@@ -105,6 +111,16 @@ CUSTOMER = "INSERT INTO customers (name, email, born, tags, profile) VALUES (%s,
 ORDER = "INSERT INTO orders (customer_id, note, reference) VALUES (%s, %s, %s) RETURNING id"
 ITEM = "INSERT INTO order_items VALUES (%s, %s, %s, %s, %s)"
 STOCK = "INSERT INTO inventory (warehouse, sku, in_stock) VALUES (%s, %s, %s)"
+OLD_ORDERS = """
+INSERT INTO orders (customer_id, status, total, reference, ordered_at)
+SELECT 1 + n %% %s, 'shipped', n %% 90 + 0.5, md5('old' || n)::uuid, now() - n * interval '1 hour'
+FROM generate_series(1, %s) n
+"""
+OLD_ITEMS = """
+INSERT INTO order_items
+SELECT id, line, 'SKU-' || lpad((id * line %% %s)::text, 5, '0'), 1 + id %% 5, id %% 40 + 0.25
+FROM orders, generate_series(1, 1 + id %% 3) line
+"""
 
 
 def sku_of(number: int) -> str:

@@ -5,7 +5,7 @@ Data crosses the seams as Arrow, in the four shapes below; everything else is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -185,6 +185,10 @@ class Scan:
     key: tuple[str, ...]
     condition: str = ""
     """SQL that the rows have to fulfil, as a user wrote it; empty for all rows."""
+    columns: tuple[str, ...] = ()
+    """Only these of the delivered columns; empty for all."""
+    export: str = ""
+    """The exported snapshot that all chunks of this walk share; a walk by place needs one, because rows move."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ class OpenChunk(Protocol):
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The delivered columns, typed exactly as the stream decodes them; or, if texts were asked for, the database's
-        texts of all columns of the table."""
+        texts of all columns of the table. At least one batch, also of no rows."""
 
     def end(self) -> int:
         """End the transaction. Once the log is known up to the position that comes back, it has told everything that
@@ -226,7 +230,7 @@ class OpenChunk(Protocol):
 class ChunkReader(Protocol):
     """Reads chunks; made on an executor from the connector's options alone."""
 
-    def open(self, scan: Scan, span: Span, *, attempt: str, texts: bool = False) -> OpenChunk:
+    def open(self, scan: Scan, span: Span, *, attempt: str, asked_by: str = "", texts: bool = False) -> OpenChunk:
         """`attempt` is unique: where the source is told of windows, it is their id. A table that is gone or cannot be
         read this way raises `ConfigError`, what time may cure `TransientError`."""
 
@@ -295,6 +299,15 @@ class Connector(Protocol):
     def walked(self, table: Table, surrogate: str = "") -> tuple[str, ...]:
         """The columns a table is walked by: the `surrogate` if named, else its key; none: by the place of its rows.
         A surrogate that does not exist, or a table that cannot be walked, is a `ConfigError`."""
+
+    def export(self, scan: Scan) -> str:
+        """Hold a snapshot of the table for chunks to share, and return its name. It lives until it is released, or
+        this process ends."""
+
+    def release(self, exports: Collection[str]) -> None:
+        """Let go all exported snapshots but these."""
+
+    def exported(self, name: str) -> bool: ...
 
     def horizon(self) -> Watermark:
         """What a chunk that is opened from now on sees at least."""

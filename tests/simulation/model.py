@@ -130,6 +130,8 @@ class Database:
         self.completed = self.xid - 1
         self.readers: list[str] = []
         self.stopped = False
+        self.haste = rng.choice((0.2, 0.6, 1.0))
+        """How soon commits become visible."""
         self.mix = ["c", "u", "u", "u", "d", "m", "m", "again", *rng.choices(("c", "u", "d", "m", "again"), k=4)]
         self._replay: list[tuple[int, list[Change], str]] = []
         self._shown = 0
@@ -190,26 +192,37 @@ class Database:
         roll = self.rng.random()
         writing = [t for t in self.open if not t.logged]
         waiting = [t for t in self.open if t.logged]
-        if self.standby and roll < 0.35:
+        if self.standby and roll < 0.3:
             self._show() if self.rng.random() < 0.5 else self._say_replayed()
-        elif roll < 0.55 and writing:
-            self._write(self.rng.choice(writing))
-        elif roll < 0.65 and writing:
-            self._nest(self.rng.choice(writing))
-        elif roll < 0.8 and writing:
-            t = self.rng.choice(writing)
-            self._commit(t) if self.rng.random() < 0.85 else self._abort(t)
-        elif roll < 0.88 and waiting:
-            self._reveal(self.rng.choice(waiting))
-        elif roll < 0.9:
-            self._alter(self.rng.choice(list(self.relations)))
-        elif roll < 0.92:
-            self._elsewhere()
-        elif roll < 0.93:
-            self._publish()
-        elif len(self.open) < 5:
+        elif roll >= 0.9:
+            self._seldom()
+        elif waiting and 0.8 <= roll:
+            if self.rng.random() < self.haste:
+                self._reveal(self.rng.choice(waiting))
+        elif not writing or (roll >= 0.7 and len(self.open) < 6):
             self.open.append(Transaction([Layer()]))
             self._write(self.open[-1])
+        else:
+            self._go_on(self.rng.choice(writing), roll)
+
+    def _go_on(self, t: Transaction, roll: float) -> None:
+        if roll < 0.45:
+            self._write(t)
+        elif roll < 0.53:
+            self._nest(t)
+        elif self.rng.random() < 0.85:
+            self._commit(t)
+        else:
+            self._abort(t)
+
+    def _seldom(self) -> None:
+        roll = self.rng.random()
+        if roll < 0.15:
+            self._alter(self.rng.choice(list(self.relations)))
+        elif roll < 0.5:
+            self._elsewhere()
+        elif roll < 0.6:
+            self._publish()
 
     def stop(self) -> None:
         """The writers finish; nothing happens any more."""

@@ -70,7 +70,7 @@ def relations(rng: Random) -> list[Relation]:
     found = []
     for n in range(rng.choice((1, 1, 2))):
         composite = rng.random() < 0.3
-        key, width = (("a", "b"), rng.randint(3, 4)) if composite else (("k",), rng.randint(8, 20))
+        key, width = (("a", "b"), rng.randint(3, 4)) if composite else (("k",), rng.randint(5, 16))
         found.append(Relation(100 + n, f"t{n}", key, width, rewritten=rng.random() < 0.7))
     return found
 
@@ -88,13 +88,14 @@ class Simulation:
         self.world = World(rng, self.database, fault)
         self.journal = self.world.journal
         start = self.database.log_end()
-        self.offsets = [Offset(start, start).to_json()]
+        covered = tuple(r.oid for r in some if r.published)
+        self.offsets = [Offset(start, start, Snapshot(known=covered)).to_json()]
         self.committed = 0
         self.targets = {name: Target() for name in self.database.relations}
         self.news: list[News] = []
         self.crashes = 0
         self.bounds = self._bounds()
-        self.busy = rng.randint(4, 10)
+        self.busy = rng.randint(5, 12)
         self.signals = self._signals()
 
     # -- the run ------------------------------------------------------------------------------------------------
@@ -244,8 +245,8 @@ class Simulation:
                 self._read(now.snapshot)
         for name in self.rng.sample(list(self.targets), len(self.targets)):
             self._step(f"before {name} is applied")
-            running = _running(name, last.snapshot) or _running(name, now.snapshot)
-            self._apply(name, reads[name], commits, now, running)
+            incomplete = last.snapshot.incomplete | now.snapshot.incomplete
+            self._apply(name, reads[name], commits, now, self.database.relations[name].oid in incomplete)
 
     def _read(self, snapshot: Snapshot) -> None:
         """Read what is planned, some of it twice, some of it in vain."""
@@ -275,7 +276,7 @@ class Simulation:
     # -- sink ---------------------------------------------------------------------------------------------------
 
     def _apply(
-        self, name: str, reads: list[tuple[pa.Table, int]], commits: list[Commit], now: Offset, running: bool
+        self, name: str, reads: list[tuple[pa.Table, int]], commits: list[Commit], now: Offset, incomplete: bool
     ) -> None:
         target, relation = self.targets[name], self.database.relations[name]
         if target.applied == self.committed + 1:
@@ -290,7 +291,7 @@ class Simulation:
         rows = [Run(_shaped(r, schema_of(relation, version))) for r, _ in reads if r.num_rows]
         runs = [*rows, *self.world.runs(relation, told, version)]
         if runs:
-            self._merge(name, fold(runs, relation.key), now, running)
+            self._merge(name, fold(runs, relation.key), now, incomplete)
         target.applied = self.committed + 1
 
     def _evolve(self, name: str, version: int) -> None:
@@ -302,7 +303,7 @@ class Simulation:
         for key, row in target.rows.items():
             row["extra"] = present.get(key, {}).get("extra")
 
-    def _merge(self, name: str, folded: Folded, now: Offset, running: bool) -> None:
+    def _merge(self, name: str, folded: Folded, now: Offset, incomplete: bool) -> None:
         target, key = self.targets[name], self.database.relations[name].key
         was = {} if folded.truncate else target.rows
         rows = {} if folded.truncate else dict(target.rows)
@@ -313,7 +314,7 @@ class Simulation:
             own = tuple(new.pop(k) for k in key)
             kept = [c for c, mask in folded.keeps.items() if mask[i]]
             if kept:
-                told = self._settle(name, own, was, origins.get(i), kept, now.position, running)
+                told = self._settle(name, own, was, origins.get(i), kept, now.position, incomplete)
                 if told is None:
                     rows.pop(own, None)
                     continue
@@ -329,16 +330,16 @@ class Simulation:
         origin: Key | None,
         kept: list[str],
         end: int,
-        running: bool,
+        incomplete: bool,
     ) -> Row | None:
         """What the log did not tell: from the target's row, or from the source; None if the row cannot be known.
 
-        Where the key changed, the source is asked even if the target has a row under the old key: rows that were read
+        Where the key of a row of an incomplete table changed, the source is asked even if the target has a row under the old key: rows that were read
         in place of a lost stage, or while the stream waited, may be of a later time, and somebody else's.
         """
-        trusted = origin is None or self.fault == "trust-origin"
+        trusted = origin is None or not incomplete or self.fault == "trust-origin"
         base = was.get(origin or key) if trusted else None
-        asked = "extra" in kept or (base is None and (running or not trusted))
+        asked = "extra" in kept or (base is None and incomplete)
         found = self._ask(name, key, end) if asked else None
         if base is None and found is None and asked:
             return None
@@ -384,7 +385,7 @@ class Simulation:
     # -- small steps --------------------------------------------------------------------------------------------
 
     def _bounds(self) -> Bounds:
-        return Bounds(self.rng.randint(1, 3), self.rng.choice((1, 2, 3, 5, 10)))
+        return Bounds(self.rng.randint(1, 3), self.rng.choice((1, 2, 2, 3, 5, 10)))
 
     def _signals(self) -> list[Signal]:
         rng, names = self.rng, list(self.database.relations)
@@ -398,10 +399,6 @@ class Simulation:
 
 def _chunks(snapshot: Snapshot) -> list[object]:
     return [c for e in snapshot.entries for c in e.chunks] + [e.chunk for e in snapshot.emitting]
-
-
-def _running(name: str, snapshot: Snapshot) -> bool:
-    return any(e.table == name for e in snapshot.entries) or any(e.entry.table == name for e in snapshot.emitting)
 
 
 def _unmoved(rows: pa.Table, told: list[Told], key: tuple[str, ...]) -> pa.Table:

@@ -24,6 +24,7 @@ def source_of(database: Database) -> dict[str, str]:
         "database.dbname": database.dbname,
         "slot.name": f"{database.dbname}_slot",
         "schema.refresh.interval.ms": "100",
+        "snapshot.mode": "no_data",
     }
 
 

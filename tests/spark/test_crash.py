@@ -37,6 +37,7 @@ source:
   database.dbname: {dbname}
   slot.name: {slot}
   publication.name: {slot}
+  snapshot.mode: {snapshot}
 sink: {{type: {sink}, path: "{path}"{more}}}
 stream: {{maxEventsPerTrigger: 20000}}
 """
@@ -163,6 +164,7 @@ class Crash:
             DEFINITION.format(
                 name=name,
                 slot=f"{database.dbname}_{name}",
+                snapshot="initial" if sink == "delta" else "no_data",
                 host=database.host,
                 port=database.port,
                 user=database.user,

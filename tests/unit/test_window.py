@@ -162,6 +162,15 @@ def test_a_row_of_another_chunk_gives_nothing() -> None:
     assert emitted([row(2, y="old")], window(gone, told(2, 5, old=1)), ("a",)) == {}
 
 
+@pytest.mark.parametrize("count", [3, 40])
+def test_keys_that_all_move_on_by_one(count: int) -> None:
+    """Each row takes the key of its neighbour: a chain, however long."""
+    shift = [told(i + 1, i, old=i) for i in reversed(range(count))]
+    elsewhere = [told(i, 0) for i in range(100, 110)]
+    found = emitted([row(0, y="zero"), row(5000)], window(*elsewhere, *shift), ("a",))
+    assert found == {(1,): row(1, 0, "zero"), (5000,): row(5000)}
+
+
 def test_an_uncovered_truncate_takes_all() -> None:
     assert emitted([row(1), row(2)], window({"op": "t"}, {"op": "c", "row": row(3)}), ("a",)) == {}
 

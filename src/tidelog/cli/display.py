@@ -1,4 +1,7 @@
-"""What people see: one status line that is rewritten on a terminal, and a line every few seconds elsewhere."""
+"""What people see: a status line, under a bar for each table that is being read.
+
+On a terminal they are drawn over and over in place; elsewhere they are written every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from tidelog.core.settings import size_text
 
 if TYPE_CHECKING:
     from tidelog.contracts import Status
+    from tidelog.engine.watching import Ended, Walk, Walks
     from tidelog.spark.pipeline import Progress
 
 EVERY_S = 5.0
+BARS_MAX = 8
+_BAR = 24
 _COLOURS = {"ok": "32", "warning": "33", "error": "31"}
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
 
 
 class Line:
-    """The status line of one command."""
+    """The status line of one command, and what stands over it."""
 
     def __init__(self, name: str, out: TextIO | None = None) -> None:
         self._name = name
@@ -28,15 +34,20 @@ class Line:
         self._live = self._out.isatty()
         self._shown_at = float("-inf")
         self._warned: set[str] = set()
+        self._over = 0
         self._ended = False
 
-    def show(self, text: str, *, urgent: bool = False) -> None:
+    def show(self, text: str, over: Sequence[str] = (), *, urgent: bool = False) -> None:
+        """The line, and the lines over it."""
         if self._live:
-            width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[2K{f'{self._name}: {text}'[:width]}")
+            self._draw([*over, f"{self._name}: {text}"])
         elif urgent or time.monotonic() - self._shown_at >= EVERY_S:
             self._shown_at = time.monotonic()
-            self._write(f"{self._name}: {text}\n")
+            self._write("".join(f"{part}\n" for part in (*over, f"{self._name}: {text}")))
+
+    def say(self, text: str) -> None:
+        """Something that stays."""
+        self._write(f"{self._clear()}{self._name}: {text}\n")
 
     def warn(self, warnings: Sequence[str]) -> None:
         """Each warning once, until it goes away and comes back."""
@@ -52,12 +63,37 @@ class Line:
         self._ended = True
         self._write(self._clear() + (f"{self._name}: {text}\n" if text else ""))
 
+    def _draw(self, parts: Sequence[str]) -> None:
+        width, height = shutil.get_terminal_size()
+        shown = [part[: width - 1] for part in parts[-max(1, height - 1) :]]  # what wraps or scrolls can't be redrawn
+        cleared = self._clear()
+        self._over = len(shown) - 1
+        self._write(cleared + "\n".join(shown))
+
     def _clear(self) -> str:
-        return "\r\x1b[2K" if self._live else ""
+        if not self._live:
+            return ""
+        over, self._over = self._over, 0
+        return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * over
 
     def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
+
+
+class Board:
+    """How a run goes: its progress, and a line for each snapshot that ended."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._told = 0
+
+    def show(self, progress: Progress, *, urgent: bool = False) -> None:
+        for ended in progress.ended[self._told :]:
+            self._line.say(ended_text(ended))
+        self._told = len(progress.ended)
+        self._line.warn(progress.warnings)
+        self._line.show(progress_text(progress), walk_lines(progress.snapshots), urgent=urgent)
 
 
 def progress_text(progress: Progress) -> str:
@@ -69,6 +105,57 @@ def progress_text(progress: Progress) -> str:
     if progress.batch_id >= 0:
         parts.append(f"batch {progress.batch_id}: {progress.batch_events:,} in {duration(progress.batch_ms)}")
     return " · ".join(parts)
+
+
+def walk_lines(walks: Walks) -> list[str]:
+    """A bar for each table that is being read, and how many wait."""
+    begun = [walk for walk in walks.tables if walk.begun]
+    wide = max((len(walk.table) for walk in begun[:BARS_MAX]), default=0)
+    shown = [
+        f"  {walk.table:<{wide}}  {_bar(walk)} {walk_text(walk, 'paused' if walks.paused else '')}"
+        for walk in begun[:BARS_MAX]
+    ]
+    waiting = len(walks.tables) - len(shown)
+    return [*shown, f"  {_tables(waiting)} {'waits' if waiting == 1 else 'wait'} to be read"] if waiting else shown
+
+
+def walk_text(walk: Walk, still: str = "") -> str:
+    """How far a table is, and how fast it goes, or why it does not."""
+    share = f"{_share(walk):4.0%}"
+    rows = f"{walk.rows:,} of about {walk.estimate:,} rows"
+    if still:
+        return f"{share} · {rows} · {still}"
+    left = f" · {_seconds(walk.seconds_left)} left" if walk.seconds_left else ""
+    return f"{share} · {rows} · {walk.rows_per_second:,}/s{left}"
+
+
+def ended_text(ended: Ended) -> str:
+    """`snapshot of 5 tables: 3,000 rows in 4.0 s`"""
+    what = _tables(len(ended.tables)) if len(ended.tables) != 1 else next(iter(ended.tables))
+    took = f" in {duration(ended.ms)}" if ended.ms is not None else ""
+    if ended.how == "SKIPPED":
+        return f"snapshot {ended.id} names no captured table"
+    if ended.how == "ABORTED":
+        return f"snapshot of {what} stopped after {ended.rows:,} rows{took}"
+    wrong = "".join(f"; {table} was not read to its end: {why}" for table, why in ended.failures.items())
+    return f"snapshot of {what}: {ended.rows:,} rows{took}{wrong}"
+
+
+def _bar(walk: Walk) -> str:
+    full = int(_share(walk) * _BAR)
+    return "█" * full + "░" * (_BAR - full)
+
+
+def _share(walk: Walk) -> float:
+    return min(1.0, walk.rows / walk.estimate) if walk.estimate else 0.0
+
+
+def _seconds(number: int) -> str:
+    return f"{number} s" if number < 120 else duration(number * 1000)
+
+
+def _tables(number: int) -> str:
+    return f"{number:,} table{'' if number == 1 else 's'}"
 
 
 def status_text(status: Status) -> str:

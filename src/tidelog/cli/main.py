@@ -1,7 +1,7 @@
 """`tidelog`: finds the command and turns errors into one sentence and its cure.
 
-Exit codes: 0 all is well, 1 `verify` found differences, 2 something has to be changed first, 130 interrupted. No stack
-trace is shown unless `--debug` asks for it.
+Exit codes: 0 all is well, 1 `verify` found differences or an awaited snapshot was not done, 2 something has to be
+changed first, 130 interrupted. No stack trace is shown unless `--debug` asks for it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,28 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tidelog.cli import capture, check, run, status, verify
+from tidelog.cli import capture, check, pause, resume, run, snapshot, status, stop, verify
 from tidelog.errors import TidelogError
 from tidelog.model.version import __version__
 
-COMMANDS = {"run": run, "check": check, "status": status, "verify": verify, "capture": capture}
+COMMANDS = {
+    "run": run,
+    "check": check,
+    "status": status,
+    "verify": verify,
+    "snapshot": snapshot,
+    "pause": pause,
+    "resume": resume,
+    "stop": stop,
+    "capture": capture,
+}
 
 _EPILOG = """\
 examples:
   tidelog check shop.yaml     is the database ready? says what to change
   tidelog run shop.yaml       stream until Ctrl-C
   tidelog verify shop.yaml    compare source and target row by row
+  tidelog snapshot shop public.orders    read the rows of a table once more
 
 State lives under $TIDELOG_HOME/<name>, default .tidelog/<name>.
 """
@@ -82,7 +93,10 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[debug],
         )
-        one.add_argument("file", metavar="FILE", help="the pipeline's definition, YAML")
+        if getattr(command, "BY_NAME", False):
+            one.add_argument("file", metavar="PIPELINE", help="its definition, YAML, or its name once it has run here")
+        else:
+            one.add_argument("file", metavar="FILE", help="the pipeline's definition, YAML")
         command.configure(one)
         one.set_defaults(command=command.run)
     return top

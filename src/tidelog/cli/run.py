@@ -1,7 +1,8 @@
 """`tidelog run`: stream changes from the source to the sink.
 
-Streams until Ctrl-C and shows how it goes. The next run of the same name goes on
-where this one ended; a second one is refused while the first lives.
+Streams until Ctrl-C and shows how it goes. A first run also reads the rows that are
+there already (see snapshot.mode). The next run of the same name goes on where this one
+ended; a second one is refused while the first lives.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tidelog.cli.display import Line, progress_text
+from tidelog.cli.display import Board, Line
 from tidelog.cli.loading import loaded, require_writable
 from tidelog.cli.signals import terminable
 from tidelog.engine.home import Home
@@ -33,13 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(definition)
     Home.open(definition.name).require_free()  # before Spark takes its time to start
     line = Line(definition.name)
+    board = Board(line)
     total = 0
 
     def watch(progress: Progress) -> None:
         nonlocal total
         total = progress.events_total
-        line.warn(progress.warnings)
-        line.show(progress_text(progress))
+        board.show(progress)
 
     with terminable():
         try:

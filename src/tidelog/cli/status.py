@@ -13,12 +13,13 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from tidelog.cli.display import duration
+from tidelog.cli.display import duration, walk_text
 from tidelog.cli.loading import loaded
 from tidelog.contracts import Connector
 from tidelog.core.settings import size_text
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
+from tidelog.engine.watching import Walk, walks
 from tidelog.errors import CorruptState, TidelogError
 from tidelog.stores.offsets import OffsetStore
 
@@ -48,6 +49,7 @@ def gather(definition: Definition, connector: Connector) -> dict[str, Any]:
         "capture_pid": home.holder("capture"),
         "capture": _written(home),
         "committed": _committed(home),
+        "snapshots": asdict(walks(home)),
         "source": _source(connector),
     }
 
@@ -81,6 +83,7 @@ def text(report: dict[str, Any]) -> str:
     lines = [f"{report['name']}: {_state(report)}"]
     if written := report["capture"]:
         lines += _captured(written)
+    lines += _snapshots(report["snapshots"], alive=report["run_pid"] is not None)
     lines.append(_row("source", _told(report["source"])))
     lines.append(_row("state", report["home"]))
     return "\n".join(lines)
@@ -107,6 +110,14 @@ def _captured(written: dict[str, Any]) -> list[str]:
         _row("as of", f"{duration(max(0.0, time.time() * 1000 - written['updated_us'] / 1000))} ago"),
     ]
     return [*rows, _row("warning", written["warning"])] if written.get("warning") else rows
+
+
+def _snapshots(found: dict[str, Any], *, alive: bool) -> list[str]:
+    tables = [Walk(**table) for table in found["tables"]]
+    still = "paused" if found["paused"] else "" if alive else "goes on with the next run"
+    begun = [_row("snapshot", f"{w.table}: {walk_text(w, still).strip()}") for w in tables if w.begun]
+    waiting = [w.table for w in tables if not w.begun]
+    return [*begun, _row("waiting", ", ".join(waiting))] if waiting else begun
 
 
 def _told(source: dict[str, Any]) -> str:

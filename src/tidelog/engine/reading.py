@@ -160,7 +160,7 @@ class Reading:
             snapshot=snapshot,
             tables={t.id: t for t in self._walked_tables(snapshot)},
             windows=tuple(self._window(e, end.position) for e in snapshot.emitting),
-            snapshotting=_incomplete(Snapshot.from_json(start.snapshot)) | _incomplete(snapshot),
+            snapshotting=Snapshot.from_json(start.snapshot).incomplete | snapshot.incomplete,
         )
 
     def acknowledge(self, offset: Offset) -> None:
@@ -460,10 +460,6 @@ def journal_of(definition: Definition, ledger: str, files: Files) -> SegmentJour
         compression=storage.compression,
         persistent=storage.persistent,
     )
-
-
-def _incomplete(snapshot: Snapshot) -> frozenset[int]:
-    return frozenset(e.oid for e in snapshot.entries) | {e.entry.oid for e in snapshot.emitting}
 
 
 def _signals(rows: pa.RecordBatch, table: Table) -> list[tuple[int, Signal]]:

@@ -63,7 +63,9 @@ class Snapshots:
         self._begun = True
         fresh = Snapshot(known=tuple(t.id for t in tables), handled=snapshot.handled)
         id = f"{reason}-{self._connector.next_xid()}"
-        return requests.ask(fresh, id, [Wanted(t.qualified) for t in tables], INITIAL, sweep=True)
+        selection = self._connector.selection()
+        wanted = [Wanted(t.qualified, sweep=bool(t.key) and selection.key_of(t) == t.key) for t in tables]
+        return requests.ask(fresh, id, wanted, INITIAL)
 
     def of(self, offset: Offset) -> Snapshot:
         """The state that an offset holds; one that another connector wrote tells the queue, and its first table goes
@@ -82,6 +84,7 @@ class Snapshots:
         self._notices.tell(snapshot)
         self._channels.settle(snapshot.handled)
         self._stage.keep({e.name(c) for e in snapshot.entries for c in e.chunks})
+        self._connector.release([e.export for e in snapshot.entries])
 
     def goal(self, snapshot: Snapshot) -> int:
         """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was."""
@@ -234,3 +237,12 @@ class _World:
 
     def settled(self, xid: int) -> bool:
         return self._connector.settled(xid)
+
+    def log_end(self) -> int:
+        return self._connector.log_end()
+
+    def export(self, scan: Scan) -> str:
+        return self._connector.export(scan)
+
+    def exported(self, name: str) -> bool:
+        return self._connector.exported(name)

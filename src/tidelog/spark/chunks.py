@@ -37,15 +37,20 @@ class Read:
     low: Key | None
     high: Key | None
     condition: str
+    asked_by: str
     reader: str
     connector: str
     pipeline: str
     options: dict[str, str] = field(repr=False)
     """The connector's settings, the password among them."""
+    export: str = ""
+    sweep: bool = False
+    """Only the keys, and all of them."""
 
     @property
     def scan(self) -> Scan:
-        return Scan(Table.from_json(self.table), self.key, self.condition)
+        table = Table.from_json(self.table)
+        return Scan(table, self.key, self.condition, table.key if self.sweep else (), self.export)
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,8 @@ class _Found(Chunk):
 
 def _read(task: Read, attempt: str, *, texts: bool) -> _Found:
     reader: ChunkReader = connectors.chunk_reader(task.connector, task.options, task.pipeline)
-    opened = reader.open(task.scan, Span(task.low, task.high), attempt=attempt, texts=texts)
+    span = Span(task.low, task.high)
+    opened = reader.open(task.scan, span, attempt=attempt, asked_by=task.asked_by, texts=texts)
     try:
         batches = list(opened.rows())
         position, read_us = opened.end(), time.time_ns() // 1000
@@ -117,8 +123,16 @@ def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *,
     runs = _window(journal, task, note, decoder, selection, staged.rows.schema, texts=texts)
     if runs is None:
         return _read(task.read, uuid.uuid4().hex, texts=texts)
+    if task.read.sweep:
+        return replace(staged, rows=_kept(staged.rows, runs, note.version.key), file=None)
     left = window.reconcile(staged.rows, runs, _key(note.version, selection, staged.rows))
     return staged if left.num_rows == staged.rows.num_rows and not runs else replace(staged, rows=left, file=None)
+
+
+def _kept(rows: pa.Table, runs: Sequence[Run], key: Sequence[str]) -> pa.Table:
+    """The keys that were there, and those that changed since: no other row of the target is one of the source."""
+    keys = rows.select(list(key))
+    return pa.concat_tables([keys, *(run.rows.select(list(key)).cast(keys.schema) for run in runs)])
 
 
 def _staged(journal: str, task: Emit) -> Chunk | None:

@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -25,11 +25,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelog import errors
 from tidelog.contracts import Batch, Sink, Status, TableChanges
 from tidelog.engine import definition as definitions
+from tidelog.engine import requests
 from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.reading import files_of
 from tidelog.engine.stage import Stage
+from tidelog.engine.watching import Ended, Told, Walks, walks
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
@@ -58,6 +60,10 @@ class Progress:
     batch_ms: int = 0
     state: str = "starting"
     warnings: tuple[str, ...] = ()
+    snapshots: Walks = field(default_factory=Walks)
+    """The tables whose rows are being read."""
+    ended: tuple[Ended, ...] = ()
+    """The snapshots that ended during this run."""
 
 
 class Pipeline:
@@ -96,23 +102,58 @@ class Pipeline:
         """Stream in the background; the run is a context manager that stops it."""
         return Run(self.definition, spark, once=once)
 
+    # -- snapshots on demand: followed by the running pipeline, or by its next run -----------------------------------
+
+    def snapshot(
+        self,
+        tables: str | Sequence[str],
+        *,
+        where: str = "",
+        surrogate_key: str = "",
+        blocking: bool = False,
+        id: str = "",
+    ) -> str:
+        """Ask for the present rows of tables: names, or regular expressions over schema.table. Returns the id that
+        its notifications carry."""
+        names = [tables] if isinstance(tables, str) else list(tables)
+        home = self._listening()
+        return requests.snapshot(home, names, where=where, surrogate_key=surrogate_key, blocking=blocking, id=id)
+
+    def pause(self) -> str:
+        """Let the snapshots rest; the stream goes on."""
+        return requests.pause(self._listening())
+
+    def resume(self) -> str:
+        """Let the snapshots go on where they were."""
+        return requests.resume(self._listening())
+
+    def stop_snapshot(self, tables: str | Sequence[str] = ()) -> str:
+        """End the snapshots of these tables, or all of them."""
+        return requests.stop(self._listening(), [tables] if isinstance(tables, str) else list(tables))
+
+    def _listening(self) -> Home:
+        requests.require_heard(definitions.connector_of(self.definition).snapshot_settings())
+        return Home.open(self.definition.name)
+
 
 class Run:
     """A pipeline that runs. Holds the pipeline's name: a second run is refused while this one lives."""
 
     def __init__(self, definition: Definition, spark: SparkSession | None, *, once: bool) -> None:
         self._definition = definition
-        self._once = once
         self._home = Home.open(definition.name)
         self._lock = self._home.lock("run")
         self._lock.__enter__()
         self._connector = definitions.connector_of(definition)
+        self._once = once or self._connector.snapshot_settings().mode == "initial_only"
         self._failure: BaseException | None = None
         self._events = 0
         self._started = time.monotonic()
         self._recent: list[tuple[float, int]] = []
         self._progress = Progress()
         self._warnings: tuple[str, ...] = ()
+        self._told = Told(self._home)
+        self._ended: tuple[Ended, ...] = ()
         self._store = OffsetStore(self._home.store)
         self._mirrored = -1
         try:
@@ -147,7 +188,7 @@ class Run:
                 time.sleep(tries)
                 self._query = self._begin()
             else:
-                return self._progress
+                return replace(self._progress, ended=self._ended)
 
     def _look(self, watch: Callable[[Progress], None]) -> None:
         while self._query.isActive:
@@ -201,6 +242,7 @@ class Run:
     def progress(self) -> Progress:
         status = _status(self._home)
         warnings = self._warnings + ((status.warning,) if status.warning else ())
+        self._ended += tuple(self._told.new())
         p = self._progress
         return Progress(
             events_total=self._events,
@@ -212,6 +254,8 @@ class Run:
             batch_ms=p.batch_ms,
             state=status.state,
             warnings=warnings,
+            snapshots=walks(self._home),
+            ended=self._ended,
         )
 
     # -- the query -----------------------------------------------------------------------------------------------
@@ -291,14 +335,23 @@ class Run:
 
     def _of_table(self, rows: Sequence[Row], selection: Selection) -> TableChanges:
         runs = []
-        for text, group in groupby(rows, key=lambda row: row.table):
+        kept = [self._read(row) for row in rows if row.keep and row.path]
+        keep = any(row.keep for row in rows)
+        for text, group in groupby((row for row in rows if not row.keep), key=lambda row: row.table):
             table = Table.from_json(text)
             parts = [self._read(row) for row in group if row.path]
             empty = self._connector.decoder().schema(table, selection).empty_table()
             runs.append((table, pa.concat_tables(parts) if parts else empty))
         newest_first = dict.fromkeys(table for table, _ in reversed(runs))
+        versions = tuple(newest_first)[::-1] or (Table.from_json(rows[-1].table),)
         snapshotting = any(row.snapshotting for row in rows)
-        return TableChanges(tuple(newest_first)[::-1], runs, snapshotting)
+        return TableChanges(versions, runs, snapshotting, self._keys(versions[-1], kept, selection) if keep else None)
+
+    def _keys(self, table: Table, kept: Sequence[pa.Table], selection: Selection) -> pa.Table:
+        """All keys that the target may keep; none at all is an answer too."""
+        shape = self._connector.decoder().schema(table, selection)
+        empty = pa.schema([shape.field(name) for name in table.key]).empty_table()
+        return pa.concat_tables([empty, *(keys.cast(empty.schema) for keys in kept)])
 
     def _read(self, row: Row) -> pa.Table:
         return self._load(Stage(self._journal, self._definition.name).files if row.chunk else self._files, row.path)

@@ -152,14 +152,16 @@ class _Planning:
         for emission, window in zip(plan.snapshot.emitting, plan.windows, strict=True):
             entry, chunk = emission.entry, emission.chunk
             note = stage.note(entry.name(chunk), chunk.attempt)
-            if entry.oid in plan.tables and self._concerns(entry.table):
+            if entry.oid in plan.tables and self._concerns(entry.table, chunk):
                 read, word = self._read_of(plan, entry, chunk), "true" if entry.kind == INITIAL else "incremental"
                 text = note.to_json() if note is not None else ""
                 found.append(chunks.Emit(read, text, window, word, emission.last))
         return found
 
-    def _concerns(self, table: str) -> bool:
-        return shape_of(self._options) != "typed" or self._options["table"] == table
+    def _concerns(self, table: str, chunk: Chunk) -> bool:
+        """A plain query has no target to be swept."""
+        shape = shape_of(self._options)
+        return shape == "staged" or (not chunk.keys and (shape == "envelope" or self._options["table"] == table))
 
     def _read_of(self, plan: Plan, entry: Entry, chunk: Chunk) -> chunks.Read:
         definition = definition_of(self._options)
@@ -170,10 +172,13 @@ class _Planning:
             low=chunk.low,
             high=chunk.high,
             condition=entry.condition,
+            asked_by=entry.id,
             reader=plan.reader,
             connector=plan.connector,
             pipeline=definition.name,
             options=definition.source_options,
+            export=entry.export,
+            sweep=chunk.keys,
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

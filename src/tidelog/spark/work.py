@@ -34,6 +34,7 @@ STAGED = pa.schema(
         ("table", pa.string()),  # the table version as JSON
         ("path", pa.string()),  # file with the rows; null when there are none
         ("chunk", pa.bool_()),  # it lies among the staged chunks, and stays there
+        ("keep", pa.bool_()),  # its rows are keys: all that the target may keep
         ("snapshotting", pa.bool_()),  # the table's snapshot is not complete
         ("failures", pa.string()),  # file with the dead letters
         ("selection", pa.string()),  # what the batch was planned with
@@ -90,7 +91,8 @@ def _delivered(
     else:
         path = chunk.file or _write(Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}.arrow", chunk.rows)
         row = _described(task, chunk.table, chunk.rows, path) | {"sequence": task.sequence * 10_000}
-        yield pa.RecordBatch.from_pylist([row | {"chunk": chunk.file is not None}], schema=STAGED)
+        row |= {"chunk": chunk.file is not None, "keep": emit.read.sweep}
+        yield pa.RecordBatch.from_pylist([row], schema=STAGED)
 
 
 def _load(task: Task, piece: Slice) -> pa.RecordBatch:
@@ -228,6 +230,7 @@ def _described(task: Task, table: Table, rows: pa.Table, path: str | None) -> di
         "table": table.to_json(),
         "path": path,
         "chunk": False,
+        "keep": False,
         "snapshotting": table.id in task.snapshotting,
         "selection": task.selection,
         "rows": rows.num_rows,
@@ -236,6 +239,8 @@ def _described(task: Task, table: Table, rows: pa.Table, path: str | None) -> di
 
 
 def _counts(rows: pa.Table) -> str:
+    if "_op" not in rows.column_names:
+        return "{}"
     counted = rows.column("_op").value_counts()
     return json.dumps({c["values"]: c["counts"] for c in counted.to_pylist()})
 

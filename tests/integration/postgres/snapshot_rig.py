@@ -263,7 +263,21 @@ class Rig:
         for rows in by_table.values():
             self._apply_table(rows)
 
+    def _sweep(self, row: Row) -> None:
+        """Only these keys stay."""
+        table = Table.from_json(row["table"])
+        keys = self._load(row).to_pylist() if row["path"] else []
+        kept = {tuple(key[name] for name in table.key) for key in keys}
+        for key in self.target[table.qualified].keys() - kept:
+            del self.target[table.qualified][key]
+
     def _apply_table(self, rows: list[Row]) -> None:
+        for row in rows:
+            if row["keep"]:
+                self._sweep(row)
+        rows = [row for row in rows if not row["keep"]]
+        if not rows:
+            return
         tables = [Table.from_json(row["table"]) for row in rows]
         newest = max(tables, key=lambda t: len(t.columns))
         parts = [(t, self._load(row)) for t, row in zip(tables, rows, strict=True) if row["path"]]

@@ -69,7 +69,8 @@ class Writer:
         self._run("INSERT INTO items VALUES (%s, 'new', 0, repeat('n', 3000)) ON CONFLICT DO NOTHING", self._between())
 
     def _update(self) -> None:
-        self._run("UPDATE items SET n = n + 1 WHERE id %% 3 = %s", self._random.randrange(3))  # `big` is unchanged
+        third = self._random.randrange(3)
+        self._run("UPDATE items SET n = n + 1 WHERE id > 0 AND id %% 3 = %s", third)  # `big` is unchanged
         self._run("UPDATE items SET big = repeat(%s, 3000) WHERE id = %s", str(self.calls % 10), self._key())
 
     def _delete(self) -> None:
@@ -90,8 +91,8 @@ class Writer:
 
     def _undone(self) -> None:
         with self._connection.transaction(force_rollback=True):
-            self._run("UPDATE items SET v = 'undone' WHERE id < %s", self._key())
-            self._run("DELETE FROM items WHERE id > %s", self._key())
+            self._run("UPDATE items SET v = 'undone' WHERE id BETWEEN 1 AND %s", self._key())
+            self._run("DELETE FROM items WHERE id BETWEEN %s AND 100000", self._key())
 
     def _partly(self) -> None:
         with self._connection.transaction():
@@ -102,11 +103,10 @@ class Writer:
 
     def _lingering(self) -> None:
         """Rows of its own, so that it waits for nobody and nobody for it."""
-        key = ROWS * STEP // 2 + self.calls % 100
         self._other.execute("INSERT INTO items VALUES (%s, 'long', 0, repeat('l', 2500))", [-self.calls])
-        self._other.execute("UPDATE items SET n = n + 1 WHERE id BETWEEN -%s AND -1", [self.calls])
+        self._other.execute("UPDATE items SET n = n + 1 WHERE id < 0")
         if not self.calls % self._long:
-            self._other.execute("UPDATE items SET id = %s WHERE id = %s", [10**6 + key + self.calls, -self.calls])
+            self._other.execute("UPDATE items SET id = %s WHERE id = %s", [10**6 + self.calls, -self.calls])
             self._other.commit() if self._random.random() < 0.7 else self._other.rollback()
 
     # -- small things --------------------------------------------------------------------------------------------

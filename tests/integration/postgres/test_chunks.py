@@ -402,6 +402,40 @@ def test_the_watermark_covers_exactly_what_was_committed_before(
     assert connector.next_xid() == third + 1
 
 
+def write(database: Database, over: threading.Event) -> None:
+    """Transactions with savepoints, some of them long."""
+    with database.connect(autocommit=False) as writer:
+        turn = 0
+        while not over.is_set():
+            writer.execute("INSERT INTO t DEFAULT VALUES; SAVEPOINT s; INSERT INTO t DEFAULT VALUES; RELEASE s")
+            turn += 1
+            if turn % 5 == 0:
+                writer.execute("SELECT pg_sleep(0.01)")
+            writer.commit()
+
+
+def test_beside_writers_a_chunk_holds_exactly_what_its_watermark_covers(
+    database: Database, connector: PostgresConnector
+) -> None:
+    database.execute("CREATE TABLE t (id serial PRIMARY KEY, xid int8 DEFAULT pg_current_xact_id()::text::int8)")
+    scan, over = Scan(table_of(connector), ("id",)), threading.Event()
+    writers = [threading.Thread(target=write, args=(database, over)) for _ in range(4)]
+    for thread in writers:
+        thread.start()
+    taken = []
+    for _ in range(40):
+        chunk = opened(database, scan)
+        taken.append((chunk.watermark, {row["xid"] for row in read(chunk)}))
+    over.set()
+    for thread in writers:
+        thread.join()
+    all_xids = np.array(sorted({row[0] for row in database.execute("SELECT xid FROM t")}), np.int64)
+    assert any(watermark.running for watermark, _ in taken if isinstance(watermark, Visible))
+    for watermark, seen in taken:
+        covered_xids = all_xids[watermark.covers(np.zeros(len(all_xids), np.int64), all_xids)]
+        assert set(covered_xids.tolist()) == seen
+
+
 def test_a_prepared_transaction_is_not_covered_until_it_is_committed() -> None:
     server = Postgres.start(18, settings={"max_prepared_transactions": 5})
     try:

@@ -14,6 +14,7 @@ from tidelog.contracts import Status
 from tidelog.engine import apart as apart_module
 from tidelog.engine import readers as readers_module
 from tidelog.engine.apart import run_apart
+from tidelog.core.snapshot.state import Snapshot
 from tidelog.errors import ConfigError, CorruptState, PositionLost
 from tidelog.model.offset import Offset
 
@@ -72,7 +73,7 @@ def test_a_batch_is_the_same_after_a_crash_and_after_the_journal_is_lost(table: 
     write(table, 1, 30, each=90)
     until(lambda: reading.latest(start, None, None) != start, "the first transaction")
     reading.drain()
-    until(lambda: reading._drained(), "the end of the log")
+    until(lambda: reading._drained(Snapshot()), "the end of the log")
     end = reading.latest(start, 1000, None)
     first = decode(reading.plan(start, end))
     assert len(first) == 990

@@ -65,6 +65,7 @@ class World:
             "database.dbname": self.database.dbname,
             "slot.name": self.database.dbname,
             "publication.name": self.database.dbname,
+            "snapshot.mode": "no_data",
         }
         return {**mine, **self.source}
 

@@ -7,7 +7,6 @@ Connections stay with the process and serve the next chunk.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from tidelog.connectors.postgres.client import REPLAYED, Bulk, reader_conninfo
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal
 from tidelog.contracts import Scan, Span, Watermark
+from tidelog.core.signals import Row, Window
 from tidelog.core.snapshot.watermark import Replayed, Visible
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.schema import Table
@@ -51,10 +51,11 @@ class PostgresChunks:
     def __init__(self, settings: Config) -> None:
         self._config = settings
 
-    def open(self, scan: Scan, span: Span, *, attempt: str, texts: bool = False) -> Chunk:
+    def open(self, scan: Scan, span: Span, *, attempt: str, asked_by: str = "", texts: bool = False) -> Chunk:
         bulk, replayed = self._connected()
+        window = Window(attempt, _now(), asked_by, scan.table.qualified)
         try:
-            return Chunk(self._config, bulk, replayed, scan, span, attempt, texts)
+            return Chunk(self._config, bulk, replayed, scan, span, window, texts)
         except BaseException:
             bulk.close()
             raise
@@ -83,35 +84,34 @@ class Chunk:
     """An `OpenChunk`. A connection that did not end its transaction in order is not used again."""
 
     def __init__(
-        self, settings: Config, bulk: Bulk, replayed: int | None, scan: Scan, span: Span, attempt: str, texts: bool
+        self, settings: Config, bulk: Bulk, replayed: int | None, scan: Scan, span: Span, window: Window, texts: bool
     ) -> None:
         self._config = settings
         self._bulk: Bulk | None = bulk
         self._replayed = replayed
         self._ended = False
-        self._window = _Window(settings, bulk, attempt) if settings.snapshot.writes_windows else None
-        source = _locked(bulk, scan.table)
+        self._window = _Told(settings, bulk, window) if settings.snapshot.writes_windows else None
+        source = _locked(bulk, scan)
         self.watermark, self._passed = _seen(bulk, replayed)
         self.table = _described(bulk, settings, scan.table)
         planned = walk.plan(scan, source, bulk.query(walk.DESCRIBE, [scan.table.id]) if scan.key else [])
-        self._columns = columns.plain(self.table) if texts else columns.delivered(self.table, settings.selection)
-        chosen = ", ".join(column.sql for column in self._columns)
-        self._sql = f"SELECT {chosen} FROM {source}{walk.within(planned, span)}"
+        chosen = columns.plain(self.table) if texts else columns.delivered(self.table, settings.selection)
+        self._columns = [one for one in chosen if not scan.columns or one.column.name in scan.columns]
+        wanted = ", ".join(column.sql for column in self._columns)
+        self._sql = f"SELECT {wanted} FROM {source}{walk.within(planned, span)}"
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         for batch in self._connection.batches(self._sql):
-            if batch.num_rows:
-                yield columns.typed(batch, self._columns, self.table, self._config.selection)
+            yield columns.typed(batch, self._columns, self.table, self._config.selection)
 
     def end(self) -> int:
         bulk = self._connection
         bulk.query("COMMIT")
         if self._window is not None:
             self._window.close()
+        passed = self._passed if self._replayed is None else _replayed_now(bulk)
         self._ended = True
-        # On a standby a commit is visible a moment before it counts as replayed: the place is read as late as it can.
-        found = bulk.query(REPLAYED)[0][0] if self._replayed is not None else None
-        return self._passed if found is None else int(found)
+        return passed
 
     def close(self) -> None:
         bulk, self._bulk = self._bulk, None
@@ -127,13 +127,16 @@ class Chunk:
         return self._bulk
 
 
-def _locked(bulk: Bulk, table: Table) -> str:
+def _locked(bulk: Bulk, scan: Scan) -> str:
     """Begin, and hold the table as it is; returns what FROM calls it, by the name that it has today."""
+    table = scan.table
     found = bulk.query(walk.SOURCE, [table.id])
     if not found:
         raise ConfigError(f"The table {table.qualified} does not exist any more.", hint=walk.GONE)
     source = str(found[0][0])
     bulk.query(_BEGIN)
+    if scan.export:
+        bulk.query(f"SET TRANSACTION SNAPSHOT {literal(scan.export)}")
     bulk.query(f"LOCK TABLE {source} IN ACCESS SHARE MODE")
     return source
 
@@ -144,6 +147,14 @@ def _seen(bulk: Bulk, replayed: int | None) -> tuple[Watermark, int]:
         return Replayed(replayed), replayed
     snapshot, inserted, page, segment = bulk.query(_SEEN)[0]
     return Visible.parse(snapshot), reportable(inserted, page, segment)
+
+
+def _replayed_now(bulk: Bulk) -> int:
+    """On a standby a commit is visible a moment before it counts as replayed: so the place is read late."""
+    (found,) = bulk.query(REPLAYED)[0]
+    if found is None:
+        raise TransientError("The standby was promoted while a chunk was read.")
+    return int(found)
 
 
 def reportable(inserted: int, page: int = 8192, segment: int = 16 << 20) -> int:
@@ -161,28 +172,27 @@ def _described(bulk: Bulk, settings: Config, table: Table) -> Table:
     return found[0]
 
 
-class _Window:
+class _Told:
     """A window that the source is told of, by rows of the signal table: (id, type, data), whatever they are called."""
 
-    def __init__(self, settings: Config, bulk: Bulk, attempt: str) -> None:
+    def __init__(self, settings: Config, bulk: Bulk, window: Window) -> None:
         schema, _, name = settings.snapshot.signal_table.rpartition(".")
         self._table = f"{identifier(schema or 'public')}.{identifier(name)}"
         self._deletes = settings.snapshot.strategy == "insert_delete"
-        self._bulk, self._attempt, self._opened = bulk, attempt, _now()
-        self._tell("open", {"openWindowTimestamp": self._opened})
+        self._bulk, self._window = bulk, window
+        self._insert(window.open_row())
 
     def close(self) -> None:
         if self._deletes:
             (first,) = self._bulk.query(_FIRST_COLUMN, [self._table])[0]
-            self._bulk.query(
-                f"DELETE FROM {self._table} WHERE {identifier(first)} = {literal(f'{self._attempt}-open')}"
-            )
+            opened = literal(self._window.open_row()[0])
+            self._bulk.query(f"DELETE FROM {self._table} WHERE {identifier(first)} = {opened}")
         else:
-            self._tell("close", {"openWindowTimestamp": self._opened, "closeWindowTimestamp": _now()})
+            self._insert(self._window.close_row(_now()))
 
-    def _tell(self, what: str, data: dict[str, str]) -> None:
-        row = (f"{self._attempt}-{what}", f"snapshot-window-{what}", json.dumps(data))
-        self._bulk.query(f"INSERT INTO {self._table} VALUES ({', '.join(literal(text) for text in row)})")
+    def _insert(self, row: Row) -> None:
+        values = ", ".join(literal(text or "") for text in row)
+        self._bulk.query(f"INSERT INTO {self._table} VALUES ({values})")
 
 
 _FIRST_COLUMN = """

@@ -231,9 +231,13 @@ class Bulk:
         return list(zip(*columns, strict=True))
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """At least one, also of no rows."""
         with self._translated(), self._connection.cursor() as cursor:
             cursor.execute(sql)
-            yield from cursor.fetch_record_batch()
+            found = cursor.fetch_record_batch()
+            empty = pa.RecordBatch.from_pylist([], schema=found.schema)
+            yield next(found, empty)
+            yield from found
 
     def close(self) -> None:
         with self._translated():
@@ -291,9 +295,12 @@ def as_reader(config: Config) -> Config:
 
 
 def reader_conninfo(config: Config) -> str:
-    """Of the role that reads rows. Row security is off: a policy that hides rows is an error, not a smaller table."""
+    """Of the role that reads rows. Row security is off: a policy that hides rows is an error, not a smaller table. A
+    table that DDL holds is waited for in turns: a batch waits for its slowest chunk."""
     read_only = " -c default_transaction_read_only=on" if config.snapshot.read_only else ""
-    return _conninfo(as_reader(config), "tidelog chunks", settings=f"{_RENDERING} -c row_security=off{read_only}")
+    return _conninfo(
+        as_reader(config), "tidelog chunks", settings=f"{_RENDERING} -c row_security=off -c lock_timeout=10s{read_only}"
+    )
 
 
 def lsn_text(position: int) -> str:

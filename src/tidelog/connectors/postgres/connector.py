@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from io import BytesIO
 
 import pyarrow as pa
@@ -53,6 +53,7 @@ class PostgresConnector:
         self._config = settings
         self._session: Session | None = None
         self._walker: Session | None = None
+        self._exports: dict[str, Session] = {}
         self._lock = threading.Lock()
 
     def selection(self) -> Selection:
@@ -68,6 +69,7 @@ class PostgresConnector:
         return check.findings(self._config)
 
     def close(self) -> None:
+        self.release(())
         for session in (self._session, self._walker):
             if session is not None:
                 session.close()
@@ -240,7 +242,11 @@ class PostgresConnector:
                 yield from self._select(f"SELECT {chosen} FROM {quoted(now)}", table, columns)
 
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
-        """By the names of today, as `read`; a table whose key has changed since has no such rows."""
+        """By the names of today, as `read`; a table whose key has changed since has no such rows. Masked keys mean
+        nothing to the database: then all rows come."""
+        if any(self._config.selection.rules_for(table, table.column(c)) for c in keys.column_names):
+            yield from self.read(table, columns)
+            return
         for now in self.present([table.id]):
             names = [_name_now(table.column(c), now) for c in columns]
             key = [_name_now(table.column(c), now) for c in keys.column_names]
@@ -357,6 +363,26 @@ class PostgresConnector:
     def _blocks(self, scan: Scan) -> tuple[int, int, int]:
         blocks, rows, known = self._tables().query(walk.BLOCKS, [scan.table.id, scan.table.id])[0]
         return int(blocks), int(rows), int(known)
+
+    def export(self, scan: Scan) -> str:
+        if self._config.snapshot.writes_windows:
+            raise ConfigError(
+                f"The table {scan.table.qualified} has no key: it can't be read in windows that the source is told of.",
+                hint="Give it a primary key, name a surrogate key, or leave read.only as it is (true).",
+            )
+        session = Session(as_reader(self._config))
+        session.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        session.query(f"LOCK TABLE {quoted(scan.table)} IN ACCESS SHARE MODE")
+        name = str(session.query("SELECT pg_export_snapshot()")[0][0])
+        self._exports[name] = session
+        return name
+
+    def release(self, exports: Collection[str]) -> None:
+        for name in self._exports.keys() - set(exports):
+            self._exports.pop(name).close()
+
+    def exported(self, name: str) -> bool:
+        return name in self._exports and not self._exports[name].closed
 
     def horizon(self) -> Watermark:
         # On a standby the place is read before the snapshot: what is replayed between them is seen, not promised.

@@ -60,6 +60,12 @@ class World(Protocol):
 
     def settled(self, xid: int) -> bool: ...
 
+    def log_end(self) -> int: ...
+
+    def export(self, scan: Scan) -> str: ...
+
+    def exported(self, name: str) -> bool: ...
+
     def logged(self, oid: int) -> str:
         """The shape of a table as the log has last told it; empty when it has not."""
 
@@ -91,6 +97,7 @@ class Now:
 
 def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapshot:
     """The state at the end of the next batch, from the settled state at its start and the requests since."""
+    snapshot = _settle(snapshot, world, now)
     if snapshot.paused or not snapshot.entries:
         return grounded(snapshot) if snapshot.paused else snapshot
     snapshot = _stage(snapshot, world, now, bounds)
@@ -98,6 +105,14 @@ def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snaps
     snapshot = _emit(snapshot, now)
     snapshot = grounded(snapshot) if now.full else _plan(snapshot, world, now, bounds)
     return _retire(_forget(snapshot))
+
+
+def _settle(snapshot: Snapshot, world: World, now: Now) -> Snapshot:
+    if not snapshot.settling:
+        return snapshot
+    end = world.log_end() if any(not until for _, until in snapshot.settling) else 0
+    settling = tuple((oid, until or end) for oid, until in snapshot.settling if not until or until > now.reached)
+    return replace(snapshot, settling=settling)
 
 
 def grounded(snapshot: Snapshot) -> Snapshot:
@@ -112,7 +127,7 @@ def walk_of(table: Table, key: Sequence[str]) -> str:
 
 
 def scan_of(entry: Entry, table: Table) -> Scan:
-    return Scan(table, entry.key, entry.condition)
+    return Scan(table, entry.key, entry.condition, export=entry.export)
 
 
 # -- what became of the tables -----------------------------------------------------------------------------------
@@ -123,7 +138,7 @@ def _check(snapshot: Snapshot, world: World) -> Snapshot:
         table = world.present(entry)
         if table is None or table.qualified != entry.table:
             snapshot = end(snapshot, entry, "UNKNOWN_SCHEMA")
-        elif walk_of(table, entry.key) != entry.walk:
+        elif walk_of(table, entry.key) != entry.walk or (entry.export and not world.exported(entry.export)):
             snapshot = _put(snapshot, entry, entry.closed())
         else:
             snapshot = _put(snapshot, entry, _current(entry, table.shape, world.logged(entry.oid)))
@@ -140,7 +155,7 @@ def _current(entry: Entry, shape: str, logged: str) -> Entry:
 
 
 def _again(entry: Entry, chunk: Chunk, logged: str) -> Entry:
-    fresh = Chunk(entry.next, chunk.low, chunk.high, chunk.since, logged)
+    fresh = Chunk(entry.next, chunk.low, chunk.high, chunk.since, logged, keys=chunk.keys)
     chunks = tuple(fresh if c is chunk else c for c in entry.chunks)
     return replace(entry, chunks=chunks, next=entry.next + 1)
 
@@ -198,7 +213,7 @@ def _emit(snapshot: Snapshot, now: Now) -> Snapshot:
                 break
             taken += chunk.rows
             windows.pop(chunk.attempt, None)
-            emitted = replace(entry, chunks=entry.chunks[1:], cursor=chunk.high, rows=entry.rows + chunk.rows)
+            emitted = _emitted(entry, chunk)
             emissions.append(Emission(replace(emitted, chunks=()), chunk))
             snapshot, entry = _put(snapshot, entry, emitted), emitted
     if not emissions:
@@ -210,6 +225,12 @@ def _emit(snapshot: Snapshot, now: Now) -> Snapshot:
         news=(*snapshot.news, *news),
         windows=tuple(windows.items()),
     )
+
+
+def _emitted(entry: Entry, chunk: Chunk) -> Entry:
+    if chunk.keys:
+        return replace(entry, chunks=entry.chunks[1:], swept=True)
+    return replace(entry, chunks=entry.chunks[1:], cursor=chunk.high, rows=entry.rows + chunk.rows)
 
 
 def _passed(entry: Entry, chunk: Chunk, now: Now, windows: dict[str, int]) -> bool:
@@ -246,25 +267,32 @@ def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsho
         if room <= 0 or (snapshot.blocking and entry.kind != BLOCKING):
             break
         snapshot, opened = _open(snapshot, entry, world)
-        if opened is None or opened.front == opened.maximum:
+        table = world.present(opened) if opened is not None else None
+        if opened is None or table is None:
             continue
-        assert opened.maximum is not None
-        table = world.present(opened)
-        if table is None:
-            continue
-        rows = bounds.rows or opened.size or _SIZE_FIRST
-        keys = world.boundaries(scan_of(opened, table), opened.front, opened.maximum, rows, room)
-        planned = _with_spans(opened, keys, now.floor, world.logged(opened.oid))
+        planned = _longer(opened, table, world, now, bounds.rows or opened.size or _SIZE_FIRST, room)
         snapshot = _put(snapshot, opened, planned)
-        room -= len(keys)
+        room -= len(planned.chunks) - len(opened.chunks)
     return snapshot
+
+
+def _longer(entry: Entry, table: Table, world: World, now: Now, rows: int, room: int) -> Entry:
+    """With the next spans; after the last of them, the sweep if there is one."""
+    logged = world.logged(entry.oid)
+    if not entry.walked:
+        assert entry.maximum is not None
+        keys = world.boundaries(scan_of(entry, table), entry.front, entry.maximum, rows, room)
+        return _with_spans(entry, keys, now.floor, logged)
+    if entry.sweep and not entry.swept and not any(c.keys for c in entry.chunks):
+        sweep = Chunk(entry.next, None, None, now.floor, logged, keys=True)
+        return replace(entry, chunks=(*entry.chunks, sweep), next=entry.next + 1)
+    return entry
 
 
 def _alone(snapshot: Snapshot) -> Snapshot:
     """While the stream waits, the log passes no chunk: those of others would take the room for ever."""
     entries = tuple(e if e.kind == BLOCKING else replace(e, chunks=()) for e in snapshot.entries)
-    flying = {c.attempt for e in entries for c in e.chunks}
-    return replace(snapshot, entries=entries, windows=tuple(w for w in snapshot.windows if w[0] in flying))
+    return replace(snapshot, entries=entries)
 
 
 def _with_spans(entry: Entry, keys: Sequence[Key], since: int, logged: str) -> Entry:
@@ -286,10 +314,13 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
     try:
         key = world.walked(table, entry.surrogate)
         scan = Scan(table, key, entry.condition)
+        export = "" if key else world.export(scan)  # before the maximum: what it sees lies below that
         maximum = world.maximum(scan)
     except ConfigError as exc:
+        if entry.kind == INITIAL:
+            raise
         return end(snapshot, entry, "SQL_EXCEPTION", exc.message), None
-    if maximum is None:
+    if maximum is None and not entry.sweep:
         return end(snapshot, entry, "EMPTY"), None
     opened = replace(
         entry,
@@ -298,6 +329,7 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
         types=",".join(table.column(name).type for name in key),
         walk=walk_of(table, key),
         maximum=maximum,
+        export=export,
         estimate=world.estimate(scan),
     )
     return _put(snapshot, entry, opened), opened
@@ -334,7 +366,10 @@ def end(snapshot: Snapshot, entry: Entry, status: str, reason: str = "") -> Snap
     news = [news_of("TABLE_SCAN_COMPLETED", entry, f"{status}: {reason}" if reason else status)]
     if not any(e.id == entry.id for e in left):
         news.append(news_of("COMPLETED", entry))
-    return replace(snapshot, entries=left, news=(*snapshot.news, *news))
+    settling = snapshot.settling
+    if entry.opened and entry.oid not in {oid for oid, _ in settling}:
+        settling = (*settling, (entry.oid, 0))
+    return replace(snapshot, entries=left, news=(*snapshot.news, *news), settling=settling)
 
 
 def news_of(type: str, entry: Entry, status: str = "") -> News:

@@ -15,6 +15,8 @@ class Wanted:
 
     table: str
     condition: str = ""
+    sweep: bool = False
+    """Whether the target may lose what the source does not have: for all rows of a table that has a key."""
 
 
 def handled(snapshot: Snapshot, id: str) -> bool:
@@ -33,13 +35,13 @@ def ask(
     kind: str,
     *,
     surrogate: str = "",
-    sweep: bool = False,
     after: int = 0,
 ) -> Snapshot:
     """Add tables to the queue; those that make the stream wait come first."""
     there = {(e.id, e.table) for e in snapshot.entries}
+    waits = {e.table: e.after for e in snapshot.entries if e.after}  # whoever asks for a new table waits as well
     new = [
-        Entry(id, w.table, kind, w.condition, surrogate, sweep=sweep and not w.condition, after=after)
+        Entry(id, w.table, kind, w.condition, surrogate, w.sweep and not w.condition, waits.get(w.table, after))
         for w in wanted
         if (id, w.table) not in there
     ]

@@ -38,6 +38,8 @@ class Chunk:
     rows: int = 0
     shape: str = ""
     """The table's shape as the chunk saw it."""
+    keys: bool = False
+    """It is the sweep: all keys of the table, and nothing but keys."""
 
     @property
     def staged(self) -> bool:
@@ -67,6 +69,10 @@ class Entry:
     chunks: tuple[Chunk, ...] = ()
     next: int = 0
     """Number of the next chunk; never used twice."""
+    export: str = ""
+    """The snapshot that all chunks share, where rows are read by their place; it dies with the process that made it,
+    and the walk begins anew."""
+    swept: bool = False
     size: int = 0
     """Rows per chunk, as readings so far suggest."""
     rows: int = 0
@@ -79,12 +85,17 @@ class Entry:
     @property
     def front(self) -> Key | None:
         """Up to where chunks are planned."""
-        return self.chunks[-1].high if self.chunks else self.cursor
+        return next((c.high for c in reversed(self.chunks) if not c.keys), self.cursor)
 
     @property
     def over(self) -> bool:
         """Reaching the maximum ends a table, and nothing else does."""
-        return self.opened and not self.chunks and self.cursor == self.maximum
+        return self.walked and not self.chunks and (self.swept or not self.sweep)
+
+    @property
+    def walked(self) -> bool:
+        """Whether every span is planned."""
+        return self.opened and self.front == self.maximum
 
     def closed(self) -> Entry:
         """As it was before it opened: the walk begins anew."""
@@ -136,6 +147,9 @@ class Snapshot:
     """The last signals that were followed: one that comes again does nothing."""
     known: tuple[int, ...] = ()
     """The tables that were covered so far; another one is snapshotted by itself."""
+    settling: tuple[tuple[int, int], ...] = ()
+    """Tables whose snapshot is over, and the position until which the log may still speak of rows that were left out
+    because they had moved on; 0 while it is not known."""
 
     @property
     def since(self) -> int | None:
@@ -155,6 +169,12 @@ class Snapshot:
     def blocking(self) -> bool:
         """Whether the stream waits."""
         return not self.paused and bool(self.entries) and self.entries[0].kind == BLOCKING
+
+    @property
+    def incomplete(self) -> frozenset[int]:
+        """Tables of which a row may exist that the target lacks."""
+        delivered = {e.entry.oid for e in self.emitting}
+        return frozenset(e.oid for e in self.entries) | delivered | {oid for oid, _ in self.settling}
 
     def settled(self) -> Snapshot:
         """Without what concerned only the batch that ended here."""
@@ -177,6 +197,7 @@ class Snapshot:
             windows=tuple((attempt, at) for attempt, at in raw.get("windows", ())),
             handled=tuple(raw.get("handled", ())),
             known=tuple(raw.get("known", ())),
+            settling=tuple((oid, until) for oid, until in raw.get("settling", ())),
         )
 
 

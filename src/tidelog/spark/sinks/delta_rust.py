@@ -2,7 +2,7 @@
 
 Table objects stay open between batches and follow the log incrementally. Short cuts, all exact: a batch whose keys lie
 outside the key range of every file is appended, since nothing can match; a merge names its key range, so files without
-these keys are not read; and rows of a snapshot that are new are appended before the rest is merged, so that a few
+these keys are not read; and rows of a snapshot that are all new are appended before the rest is merged, so that a few
 changes of other keys do not make a merge over the whole table of them. A merge rewrites each file it touches whole, so
 files are kept small: about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
 """
@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step, plain, transform
-from tidelog.core.fold import Mask, match
+from tidelog.core.fold import match
 from tidelog.errors import NotInstalled, TransientError
 from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad
 
@@ -116,9 +115,8 @@ class RustTarget:
             if self._apart(merge):
                 self.append(merge.alive(), mark)
                 return
-            new = self._new(merge)
-            if new.any():
-                self._append_first(merge, new, mark)
+            if self._all_new(merge):
+                self._append_first(merge, mark)
                 return
         with self._commit():
             work = self._existing().merge(
@@ -142,27 +140,24 @@ class RustTarget:
                 work = work.when_not_matched_by_source_update({quote(c): v for c, v in merge.others.items()})
             work.execute()
 
-    def _append_first(self, merge: Merge, new: Mask, mark: Mark | None) -> None:
-        """Append the rows that are new, then merge the others. Interrupted between, they are new no more."""
-        if new.all():
-            self.append(merge.alive(), mark)
-            return
-        self.append(merge.some(new).alive(), None)
-        self.merge(merge.some(~new), mark)
+    def _append_first(self, merge: Merge, mark: Mark | None) -> None:
+        """Append what a snapshot read, then merge the rest. Interrupted between, it is new no more, and merged."""
+        assert merge.reads is not None
+        rest = merge.some(~merge.reads)
+        self.append(merge.some(merge.reads).alive(), None if rest.rows.num_rows else mark)
+        if rest.rows.num_rows:
+            self.merge(rest, mark)
 
-    def _new(self, merge: Merge) -> Mask:
-        """The rows of a snapshot that the target does not have, where it is cheap to know and worth a commit."""
-        none = np.zeros(merge.rows.num_rows, np.bool_)
+    def _all_new(self, merge: Merge) -> bool:
+        """Whether the target has none of the rows that a snapshot read, where it is cheap to know and they are many.
+        If it has one, a merge among their keys has to be done anyway."""
         if merge.reads is None or merge.reads.sum() < MANY_READS:
-            return none
+            return False
         part = merge.some(merge.reads)
         if self._apart(part):
-            return merge.reads
-        if not part.span(""):
-            return none
+            return True
         keys = part.rows.select(list(merge.key))
-        none[merge.reads] = match(keys, self.lookup(keys, []), merge.key) < 0
-        return none
+        return bool(part.span("")) and not self.lookup(keys, []).num_rows
 
     def replace(self, rows: pa.Table, mark: Mark | None) -> None:
         self._overwrite(pad(rows, self._shape()), mark)

@@ -1,0 +1,142 @@
+"""How the snapshots go, for whoever looks at a home: how far each table is, and which snapshots have ended.
+
+Only read here; `notices` writes it, each time when a batch is delivered for good.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidelog.engine.home import Home
+
+_ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
+_GOOD = ("SUCCEEDED", "EMPTY")
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How far the snapshot of one table is."""
+
+    id: str
+    """Of the signal that asked."""
+    table: str
+    kind: str
+    rows: int
+    """Delivered so far."""
+    estimate: int
+    """Of all rows, from the database's statistics; 0 before its turn comes."""
+    rows_per_second: int
+    seconds_left: int | None
+
+    @property
+    def begun(self) -> bool:
+        return self.estimate > 0 or self.rows > 0
+
+
+@dataclass(frozen=True)
+class Walks:
+    tables: tuple[Walk, ...] = ()
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A snapshot that is over."""
+
+    id: str
+    how: str
+    """COMPLETED, ABORTED (stopped), or SKIPPED (it named no captured table)."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """The rows that were delivered of each."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Why a table was not read to its end."""
+    ms: int | None = None
+    """How long it took; None where its beginning is not known any more."""
+
+    @property
+    def rows(self) -> int:
+        return sum(self.tables.values())
+
+    @property
+    def good(self) -> bool:
+        return self.how == "COMPLETED" and not self.failures
+
+
+def walks(home: Home) -> Walks:
+    """The tables that are being read, or wait for their turn. A file that a crash tore says nothing: the next batch
+    writes it anew."""
+    try:
+        raw = json.loads(home.snapshot.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return Walks()
+    return Walks(tuple(Walk(**table) for table in raw["tables"]), raw["paused"])
+
+
+class Told:
+    """The notifications of a home, read as they come. What has ended before counts as known."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.notifications
+        self._file = 0
+        self._read = 0
+        self._open: dict[str, Ended] = {}
+        self._began: dict[str, int] = {}
+        self._over: set[str] = set()
+        self.new()
+
+    def new(self) -> list[Ended]:
+        """The snapshots that ended since the last call."""
+        return [ended for told in self._told() if (ended := self._take(told)) is not None]
+
+    def started(self, id: str) -> bool:
+        return id in self._began
+
+    def _told(self) -> list[dict[str, Any]]:
+        try:
+            with self._path.open("rb") as file:
+                number = os.fstat(file.fileno()).st_ino  # a file that grew too long gives way to a new one
+                file.seek(self._read if number == self._file else 0)
+                text = file.read()
+                whole = text[: text.rfind(b"\n") + 1]
+                self._read = file.tell() - len(text) + len(whole)
+                self._file = number
+        except FileNotFoundError:
+            return []
+        return [told for line in whole.splitlines() if (told := _parsed(line)) is not None]
+
+    def _take(self, told: dict[str, Any]) -> Ended | None:
+        id, data = told["id"], told["additional_data"]
+        so_far = self._open.get(id, Ended(id, ""))
+        match told["type"]:
+            case "STARTED":
+                self._began.setdefault(id, told["timestamp"])
+            case "TABLE_SCAN_COMPLETED":
+                self._open[id] = _with_table(so_far, data)
+            case how if how in _ENDS and id not in self._over:
+                self._over.add(id)
+                self._open.pop(id, None)
+                began = self._began.get(id)
+                return replace(so_far, how=how, ms=None if began is None else told["timestamp"] - began)
+        return None
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:  # torn by a crash
+        return None
+    return found
+
+
+def _with_table(so_far: Ended, data: Mapping[str, str]) -> Ended:
+    table, status = data["scanned_collection"], data.get("status", "")
+    reason = data.get("reason") or status
+    return replace(
+        so_far,
+        tables={**so_far.tables, table: int(data.get("total_rows_scanned", 0))},
+        failures=so_far.failures if status in _GOOD else {**so_far.failures, table: reason},
+    )

@@ -1,0 +1,36 @@
+"""Thousands of seeds end well, and every known mistake is noticed within the first few hundred."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.run import Simulation
+from tests.simulation.world import FAULTS, Wrong
+
+SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 2_000, 20_000, 300, 10
+
+
+def play(seeds: range, fault: str = "") -> None:
+    for seed in seeds:
+        try:
+            Simulation(seed, fault).run()
+        except Exception as exc:
+            exc.add_note(f"replay it: make sim SEED={seed}")
+            raise
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_target_equals_source(part: int) -> None:
+    play(range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_target_equals_source_for_many_seeds(part: int) -> None:
+    play(range(SEEDS + part * SEEDS_LONG // PARTS, SEEDS + (part + 1) * SEEDS_LONG // PARTS))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_noticed(fault: str) -> None:
+    with pytest.raises(Wrong):
+        play(range(SEEDS_FAULT), fault)
