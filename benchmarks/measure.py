@@ -156,10 +156,18 @@ class Contender:
                     raise NotReady(tail(self.log))
                 time.sleep(0.01)
 
+    def lines(self) -> Iterator[str]:
+        """What it says."""
+        assert self._process.stdout is not None
+        yield from self._process.stdout
+
+    def await_word(self, word: str) -> None:
+        if not any(line.strip() == word for line in self.lines()):
+            raise NotReady(tail(self.log))
+
     def await_done(self) -> int | None:
         """How many events it says it has delivered; None if it ended without a word."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self.lines():
             if line.startswith("DONE "):
                 return int(line.split()[1])
         return None

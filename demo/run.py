@@ -23,7 +23,7 @@ from tidelog.engine.verify import verify
 from tidelog.spark.pipeline import Pipeline, Run
 
 FOLDER = Path(".tidelog") / "demo"
-SECONDS = 20.0
+SECONDS = 15.0
 
 DEFINITION = """\
 name: shop

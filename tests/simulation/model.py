@@ -112,7 +112,9 @@ class Relation:
 
     def __post_init__(self) -> None:
         keys = tuple(Column(k, "int8") for k in self.key)
-        first = Table(self.oid, "public", self.name, (*keys, Column("plain", "int8"), Column("toast", "text")), self.key)
+        first = Table(
+            self.oid, "public", self.name, (*keys, Column("plain", "int8"), Column("toast", "text")), self.key
+        )
         more = Column("extra", "int8", rewritten=self.rewritten)
         self._tables = (first, replace(first, columns=(*first.columns, more)))
 
@@ -193,10 +195,10 @@ class Database:
         writing = [t for t in self.open if not t.logged]
         waiting = [t for t in self.open if t.logged]
         if self.standby and roll < 0.3:
-            self._show() if self.rng.random() < 0.5 else self._say_replayed()
+            self._show() if self.rng.random() < 0.5 else self.tell_replayed()
         elif roll >= 0.9:
             self._seldom()
-        elif waiting and 0.8 <= roll:
+        elif waiting and roll >= 0.8:
             if self.rng.random() < self.haste:
                 self._reveal(self.rng.choice(waiting))
         elif not writing or (roll >= 0.7 and len(self.open) < 6):
@@ -219,9 +221,9 @@ class Database:
         roll = self.rng.random()
         if roll < 0.15:
             self._alter(self.rng.choice(list(self.relations)))
-        elif roll < 0.5:
+        elif roll < 0.65:
             self._elsewhere()
-        elif roll < 0.6:
+        elif roll < 0.75:
             self._publish()
 
     def stop(self) -> None:
@@ -234,7 +236,7 @@ class Database:
                 self._reveal(t)
         while self._replay:
             self._show()
-            self._say_replayed()
+            self.tell_replayed()
         self._replayed = self.end
         self.stopped = True
 
@@ -352,7 +354,8 @@ class Database:
             self.replica.apply(self._replay[self._shown][1])
             self._shown += 1
 
-    def _say_replayed(self) -> None:
+    def tell_replayed(self) -> None:
+        """Between showing and telling lie microseconds, never a batch."""
         if self._shown:
             self._replayed = self._replay[self._shown - 1][0]
             del self._replay[: self._shown]
@@ -360,8 +363,11 @@ class Database:
 
     def _alter(self, name: str) -> None:
         """TRUNCATE, or ALTER TABLE ADD COLUMN: a transaction that has the table for itself."""
-        if name in self.readers or any(name in t.tables or t.exclusive == name for t in self.open):
+        if name in self.readers:
             return
+        for t in [t for t in self.open if name in t.tables or t.exclusive == name]:  # it waits for its lock
+            self._commit(t)
+            self._reveal(t)
         t = Transaction([Layer()], exclusive=name)
         layer = self._layer(t)
         rows = self.primary.rows[name]

@@ -176,7 +176,9 @@ class World:
         passed = db.log_end()
         db.readers.remove(table)
         self._attempts += 1
-        return Attempt(f"a{self._attempts}", db.relations[table].table(version), chunk, inside, watermark.to_json(), passed)
+        return Attempt(
+            f"a{self._attempts}", db.relations[table].table(version), chunk, inside, watermark.to_json(), passed
+        )
 
     def again(self, attempt: Attempt) -> Attempt:
         return replace(attempt, rows=self.read(attempt.table.qualified, attempt.chunk).rows)
@@ -204,18 +206,14 @@ class World:
             runs = [Run(run.rows.set_column(*_no_unchanged(run.rows))) for run in runs]
         return reconcile(rows, runs, relation.key), version
 
-    def _window(
-        self, relation: Relation, chunk: Chunk, seen: Attempt, start: int, end: int, version: int
-    ) -> list[Run]:
+    def _window(self, relation: Relation, chunk: Chunk, seen: Attempt, start: int, end: int, version: int) -> list[Run]:
         low = max(start, chunk.since) if self.fault == "window-of-batch" else chunk.since
         high = seen.passed if self.fault == "window-to-passed" else end
         skipped = {"no-deletes": "d", "no-truncate": "t"}.get(self.fault, NOTE)
         commits = self.journal.between(low, high)
         told = [(c, i, e) for c, i, e in events_of(commits, f"public.{relation.name}") if e.op != skipped]
         watermark = watermarks.from_json(seen.watermark)
-        return [
-            Run(uncovered(run.rows, watermark), run.unknown) for run in self.runs(relation, told, version)
-        ]
+        return [Run(uncovered(run.rows, watermark), run.unknown) for run in self.runs(relation, told, version)]
 
     def runs(self, relation: Relation, told: Sequence[Told], version: int) -> list[Run]:
         """Events as runs of one version each, in the shape of `version`."""

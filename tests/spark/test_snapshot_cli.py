@@ -30,6 +30,8 @@ INSERT INTO customers SELECT n, 'c' || n FROM generate_series(1, 300) n;
 ANALYZE;
 """
 
+INITIAL = {"snapshot.mode": "initial"}
+
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", GUIDE, flags=re.DOTALL)
@@ -51,7 +53,7 @@ def count(folder: Path, table: str) -> int:
     return int(DeltaTable(str(folder / "lake/public" / table)).to_pyarrow_table().num_rows)
 
 
-def until(true: Callable[[], bool], run: Run, seconds: float = 120) -> None:
+def until(true: Callable[[], bool], run: Run, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         run.raise_failure()
@@ -85,7 +87,8 @@ def test_what_the_guide_shows(
 ) -> None:
     furnish(database, SIGNAL_TABLE)
     file = tmp_path / CHANNELS["signal.file"]
-    shop = build(source={**CHANNELS, "signal.file": str(file), "incremental.snapshot.chunk.size": "500"})
+    settings = {**INITIAL, **CHANNELS, "signal.file": str(file), "incremental.snapshot.chunk.size": "500"}
+    shop = build(source=settings)
     home = Home.at("shop")
     with shop.start(spark) as run:
         until(lambda: ended(run).get("initial") == ("COMPLETED", 1300), run)
@@ -97,8 +100,9 @@ def test_what_the_guide_shows(
         for words in COMMANDS:
             assert main(words) == 0, words
         names: dict[str, Any] = {"shop": shop}
-        exec(PYTHON, names)  # noqa: S102  our own guide
-        until(lambda: ended(run).get("big-orders", ended(run).get(names["id"])) is not None, run)
+        exec(PYTHON, names)
+        until(lambda: {"big-orders", names["id"]} <= ended(run).keys(), run)
+        assert ended(run)[names["id"]] == ("COMPLETED", 900)
     assert "snapshot of 2 tables: 1,300 rows in " in capsys.readouterr().out
     alike(told(home), [json.loads(line) for line in NOTIFICATIONS.splitlines()])
     assert (count(tmp_path, "orders"), count(tmp_path, "customers")) == (1000, 300)
@@ -106,12 +110,12 @@ def test_what_the_guide_shows(
 
 
 def alike(found: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    """The guide's notifications are those of this table; only times and paces are others."""
+    """The guide's notifications are those of this table; only times, paces and steps on the way are others."""
     mine = [one for one in found if one["id"] == shown[0]["id"]]
     for example in shown:
-        same = [one for one in mine if one["type"] == example["type"] and _lasting(one) == _lasting(example)]
-        assert same, (example, mine)
-        assert set(same[0]["additional_data"]) == set(example["additional_data"])
+        same = next(one for one in reversed(mine) if one["type"] == example["type"])
+        assert list(same["additional_data"]) == list(example["additional_data"])
+        assert example["type"] == "IN_PROGRESS" or _lasting(same) == _lasting(example)
 
 
 def _lasting(one: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +127,8 @@ def test_paused_snapshots_rest_until_they_are_resumed(
     spark: SparkSession, database: Database, build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     furnish(database)
-    shop = build(source={"incremental.snapshot.chunk.size": "20", "incremental.snapshot.parallelism": "1"})
+    settings = {**INITIAL, "incremental.snapshot.chunk.size": "20", "incremental.snapshot.parallelism": "1"}
+    shop = build(source=settings)
     with shop.start(spark) as run:
         until(lambda: any(walk.rows for walk in run.progress().snapshots.tables), run)
         assert main(["pause", "shop"]) == 0
@@ -144,7 +149,7 @@ def test_a_role_for_the_log_and_one_for_the_rows(
 ) -> None:
     furnish(database, ROLES.replace("'…'", "'a-secret'"))
     try:
-        settings = {**TWO_ROLES, "database.password": "a-secret", "snapshot.database.password": "a-secret"}
+        settings = {**INITIAL, **TWO_ROLES, "database.password": "a-secret", "snapshot.database.password": "a-secret"}
         shop: Pipeline = build(source=settings)
         shop.run(spark, once=True)
         database.execute("UPDATE orders SET total = 0 WHERE id = 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_cli import Terminal, write
+from tests.unit.test_cli import Terminal, progress, write
 from tidelog.cli import asking, display
 from tidelog.cli.main import main
 from tidelog.core.signals import Execute, Pause, Signal, Stop
@@ -225,7 +226,7 @@ def test_pause_resume_and_stop(home: Home, capsys: pytest.CaptureFixture[str]) -
         ]
     assert [code for code, _ in told] == [0] * 7
     assert [text for _, text in told] == [
-        "shop: paused at 2 tables; the stream goes on\n",
+        "shop: paused with 2 tables left; the stream goes on\n",
         "shop: the snapshots go on\n",
         "shop: stopped the snapshots of public.orders\n",
         "shop: stopped the snapshots of public.items\n",
@@ -285,13 +286,13 @@ def test_status_shows_snapshots(home: Home, file: str, capsys: pytest.CaptureFix
     tell(home, Snapshot((entry(), entry("public.items", 0, 0))))
     assert main(["status", file]) == 0
     out = capsys.readouterr().out
-    assert "  snapshot  public.orders: 25% · 500 of about 2,000 rows · goes on with the next run\n" in out
+    assert "  snapshot  public.orders: 25% · 500 of ~2,000 rows · goes on with the next run\n" in out
     assert "  waiting   public.items\n" in out
     with home.lock():
         assert main(["status", file, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["snapshots"]["tables"][0]["rows"] == 500
         assert main(["status", file]) == 0
-        assert "500 of about 2,000 rows · 0/s\n" in capsys.readouterr().out
+        assert "500 of ~2,000 rows · 0/s\n" in capsys.readouterr().out
 
 
 # -- the display -----------------------------------------------------------------------------------------------------
@@ -320,13 +321,22 @@ def screen(written: str) -> list[str]:
 def test_a_bar_for_each_table() -> None:
     tables = (walk("public.orders", 500, 2000, 250, 6), walk("a.b", 10, 10, 5, 0), walk("c.d", 0, 0), walk("e.f", 0, 0))
     assert display.walk_lines(Walks(tables)) == [
-        "  public.orders  ██████░░░░░░░░░░░░░░░░░░  25% · 500 of about 2,000 rows · 250/s · 6 s left",
-        "  a.b            ████████████████████████ 100% · 10 of about 10 rows · 5/s",
+        "  public.orders ██░░░░░░░░  25% · 500 of ~2,000 rows · 250/s · 6 s left",
+        "  a.b           █████████░  99% · 10 rows · 5/s",
         "  2 tables wait to be read",
     ]
-    assert display.walk_lines(Walks(tables[:1], paused=True))[0].endswith("500 of about 2,000 rows · paused")
+    assert display.walk_lines(Walks(tables[:1], paused=True))[0].endswith("500 of ~2,000 rows · paused")
     assert len(display.walk_lines(Walks(tuple(walk(f"s.t{n}", 1, 2) for n in range(300))))) == display.BARS_MAX + 1
     assert display.walk_lines(Walks()) == []
+
+
+def test_the_guide_shows_what_is_shown() -> None:
+    page = (Path(__file__).parents[2] / "docs/guide/snapshots.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    tables = (walk("public.orders", 1080, 1800, 540, 2), walk("s.t", 0, 0), walk("s.u", 0, 0))
+    numbers = {"events_total": 5318, "events_per_s": 1063.0, "lag_ms": 180, "lag_bytes": 12288}
+    now = progress(**numbers, batch_id=9, batch_events=1021, batch_ms=410)
+    assert shown.splitlines() == [*display.walk_lines(Walks(tables)), f"shop: {display.progress_text(now)}"]
 
 
 def test_bars_are_drawn_over_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

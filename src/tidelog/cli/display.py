@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 5.0
 BARS_MAX = 8
-_BAR = 24
+_BAR = 10
 _COLOURS = {"ok": "32", "warning": "33", "error": "31"}
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
 
@@ -112,17 +112,18 @@ def walk_lines(walks: Walks) -> list[str]:
     begun = [walk for walk in walks.tables if walk.begun]
     wide = max((len(walk.table) for walk in begun[:BARS_MAX]), default=0)
     shown = [
-        f"  {walk.table:<{wide}}  {_bar(walk)} {walk_text(walk, 'paused' if walks.paused else '')}"
+        f"  {walk.table:<{wide}} {_bar(walk)} {walk_text(walk, 'paused' if walks.paused else '')}"
         for walk in begun[:BARS_MAX]
     ]
     waiting = len(walks.tables) - len(shown)
-    return [*shown, f"  {_tables(waiting)} {'waits' if waiting == 1 else 'wait'} to be read"] if waiting else shown
+    return [*shown, f"  {tables_text(waiting)} {'waits' if waiting == 1 else 'wait'} to be read"] if waiting else shown
 
 
 def walk_text(walk: Walk, still: str = "") -> str:
     """How far a table is, and how fast it goes, or why it does not."""
     share = f"{_share(walk):4.0%}"
-    rows = f"{walk.rows:,} of about {walk.estimate:,} rows"
+    more = f" of ~{walk.estimate:,}" if walk.estimate > walk.rows else ""
+    rows = f"{walk.rows:,}{more} rows"
     if still:
         return f"{share} · {rows} · {still}"
     left = f" · {_seconds(walk.seconds_left)} left" if walk.seconds_left else ""
@@ -131,7 +132,7 @@ def walk_text(walk: Walk, still: str = "") -> str:
 
 def ended_text(ended: Ended) -> str:
     """`snapshot of 5 tables: 3,000 rows in 4.0 s`"""
-    what = _tables(len(ended.tables)) if len(ended.tables) != 1 else next(iter(ended.tables))
+    what = tables_text(len(ended.tables)) if len(ended.tables) != 1 else next(iter(ended.tables))
     took = f" in {duration(ended.ms)}" if ended.ms is not None else ""
     if ended.how == "SKIPPED":
         return f"snapshot {ended.id} names no captured table"
@@ -147,14 +148,15 @@ def _bar(walk: Walk) -> str:
 
 
 def _share(walk: Walk) -> float:
-    return min(1.0, walk.rows / walk.estimate) if walk.estimate else 0.0
+    """The estimate may be too low: a table that is still read is not yet whole."""
+    return min(0.99, walk.rows / walk.estimate) if walk.estimate else 0.0
 
 
 def _seconds(number: int) -> str:
     return f"{number} s" if number < 120 else duration(number * 1000)
 
 
-def _tables(number: int) -> str:
+def tables_text(number: int) -> str:
     return f"{number:,} table{'' if number == 1 else 's'}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from tidelog.cli.asking import home_of, tell
+from tidelog.cli.display import tables_text
 from tidelog.engine import requests
 from tidelog.engine.watching import walks
 
@@ -26,6 +27,6 @@ def configure(_: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     home = home_of(arguments.file)
-    waiting = walks(home).tables
-    done = f"paused at {len(waiting)} tables; the stream goes on" if waiting else "no snapshot runs, nothing to pause"
+    left = len(walks(home).tables)
+    done = f"paused with {tables_text(left)} left; the stream goes on" if left else "no snapshot runs, nothing to pause"
     return tell(home, requests.pause(home), done)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from tests.integration.postgres.snapshot_rig import Rig
 from tests.servers import Database
 
 ROWS = 300
@@ -39,6 +43,32 @@ def create_items(database: Database) -> None:
     database.execute(SIGNALS)
 
 
+def items(database: Database, folder: Path, windows: str = "read-only", size: int = 10, **more: str) -> Rig:
+    """A pipeline over the table of `create_items`."""
+    create_items(database)
+    source = {"incremental.snapshot.chunk.size": str(size), **WINDOWS[windows], **more}
+    return Rig(database, folder / "pipeline", source, parallelism=4)
+
+
+def write_at(rig: Rig, *hooks: str, seed: int = 1, long: int = 7, most: int = 10**9) -> Writer:
+    """Let somebody write whenever the pipeline gets to one of these steps."""
+    writer = Writer(rig.database, seed=seed, long=long, most=most)
+    for hook in hooks:
+        setattr(rig.hooks, hook, writer)
+    return writer
+
+
+def finished(rig: Rig) -> bool:
+    """Whether every snapshot that was asked for is delivered."""
+    return bool(rig.log) and not rig.snapshot.get("entries")
+
+
+def times(step: Callable[[], None], at: int) -> Callable[[], None]:
+    """A hook that does something the `at`-th time it is called."""
+    calls = count(1)
+    return lambda: step() if next(calls) == at else None
+
+
 class Writer:
     """Call it to have one round of changes of every kind committed. `long` says over how many calls a transaction
     stays open that also writes in each of them."""
@@ -51,7 +81,7 @@ class Writer:
         self.calls = 0
 
     def __call__(self) -> None:
-        if self.calls >= self._most:
+        if self.calls >= self._most or self._connection.closed:
             return
         self.calls += 1
         for change in (self._insert, self._update, self._delete, self._move, self._again, self._undone, self._partly):
@@ -69,8 +99,8 @@ class Writer:
         self._run("INSERT INTO items VALUES (%s, 'new', 0, repeat('n', 3000)) ON CONFLICT DO NOTHING", self._between())
 
     def _update(self) -> None:
-        third = self._random.randrange(3)
-        self._run("UPDATE items SET n = n + 1 WHERE id > 0 AND id %% 3 = %s", third)  # `big` is unchanged
+        some = self._random.randrange(17)
+        self._run("UPDATE items SET n = n + 1 WHERE id > 0 AND id %% 17 = %s", some)  # `big` is unchanged
         self._run("UPDATE items SET big = repeat(%s, 3000) WHERE id = %s", str(self.calls % 10), self._key())
 
     def _delete(self) -> None:

@@ -1,0 +1,230 @@
+"""Who reads the snapshot: `pg_dump | psql`, Debezium's engine, and tidelog, each in its own process.
+
+The clock of a run starts when the snapshot is asked of a contender that streams already, and stops when the last row
+has arrived at its sink. `pg_dump` has nothing to warm, its clock starts with it; Debezium's initial snapshot starts
+with its task. Contenders of one `group` are settings of the same thing, and only the fastest of them counts.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from demo.embedded import Database
+
+from benchmarks import contenders, measure, rows
+from benchmarks.measure import Measure
+from benchmarks.tidelog_snapshot import home_of
+from tidelog.engine import requests
+
+SETTLE_SECONDS = 1.0
+COPY = "snapshot_copy"
+SIGNAL = "execute-snapshot"
+
+# For throughput, as the documentation offers; defaults in comments.
+BUFFERS = {
+    **contenders.DEBEZIUM_TUNED,
+    "snapshot.fetch.size": "20480",  # 10240
+}
+READ_ONLY = {
+    "read.only": "true",
+    "signal.enabled.channels": "file",
+    "signal.poll.interval.ms": "100",  # 5000
+    "heartbeat.interval.ms": "100",  # 0: on an idle database, nothing else closes a window
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    database: Database
+    rows: int
+    slot: str
+    workdir: Path
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A contender: how it is run, with which settings, on which table."""
+
+    run: Callable[[Entrant, Job], Measure]
+    group: str
+    settings: dict[str, str] = field(default_factory=dict)
+    table: str = rows.BIG
+    kind: str = ""
+    note: str = ""
+
+    def rows_of(self, job: Job) -> int:
+        return min(job.rows, rows.ROWS_SMALL) if self.table == rows.SMALL else job.rows
+
+
+def run_pg_dump(entrant: Entrant, job: Job) -> Measure:
+    server = job.database.server
+    server.execute(f"DROP DATABASE IF EXISTS {COPY}")
+    copy = server.create_database(COPY)
+    dump = server.command("pg_dump", "--no-publications", "-t", entrant.table, job.database.dsn)
+    restore = server.command("psql", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", copy.dsn)
+    command = ["bash", "-c", f"set -o pipefail; {shlex.join(dump)} | {shlex.join(restore)}"]
+    result = clock("pg_dump | psql", command, job, entrant.rows_of(job), warm=False)
+    arrived = copy.execute(f"SELECT count(*) FROM {entrant.table}")[0][0]
+    server.execute(f"DROP DATABASE {COPY}")
+    if arrived != entrant.rows_of(job):
+        raise measure.ContenderFailed(f"pg_dump | psql copied {arrived} rows")
+    return result
+
+
+def run_debezium(entrant: Entrant, job: Job) -> Measure:
+    with rows.slot(job.database, job.slot):
+        command = debezium_command(entrant.settings, job, [rows.WARM, entrant.table])
+        count = entrant.rows_of(job)
+        if entrant.kind == "initial":
+            return clock("debezium", [*command, str(count), "initial"], job, count, settle_s=0.0)
+        ask = debezium_ask(entrant.settings, job, entrant.table)
+        return clock("debezium", [*command, str(count), "incremental"], job, count, ask)
+
+
+def debezium_command(settings: dict[str, str], job: Job, tables: list[str]) -> list[str]:
+    values = {
+        **contenders.DEBEZIUM,
+        "publication.name": rows.PUBLICATION,
+        "table.include.list": ",".join(table.replace(".", "\\.") for table in tables),
+        "signal.data.collection": rows.SIGNALS,
+        "signal.file": str(job.workdir / "signals.txt"),
+        **settings,
+        **contenders.connection(job.database, job.slot),
+    }
+    return contenders.engine("SnapshotConsumer", values, job.workdir)
+
+
+def debezium_ask(settings: dict[str, str], job: Job, table: str) -> Callable[[], None]:
+    data = {"type": "incremental", "data-collections": [table]}
+
+    def by_table() -> None:
+        insert = f"INSERT INTO {rows.SIGNALS} VALUES (%s, %s, %s)"
+        job.database.execute(insert, [job.slot, SIGNAL, json.dumps(data)])
+
+    def by_file() -> None:
+        signal = {"id": job.slot, "type": SIGNAL, "data": data}
+        (job.workdir / "signals.txt").write_text(json.dumps(signal) + "\n")
+
+    return by_file if "file" in settings.get("signal.enabled.channels", "") else by_table
+
+
+def run_tidelog(entrant: Entrant, job: Job) -> Measure:
+    with rows.slot(job.database, job.slot):
+        count = entrant.rows_of(job)
+        command = tidelog_command(entrant.kind, job, [entrant.table], count, entrant.settings)
+        result = clock("tidelog", command, job, count, lambda: tidelog_ask(job, entrant.table))
+    if entrant.kind == "delta":
+        require_rows(job.workdir / "lake" / entrant.table.replace(".", "/"), count)
+    return result
+
+
+def tidelog_command(kind: str, job: Job, tables: list[str], count: int, settings: dict[str, str]) -> list[str]:
+    arguments = [kind, job.database.dsn, job.slot, str(job.workdir), ",".join(tables), str(count), json.dumps(settings)]
+    return [sys.executable, "-m", "benchmarks.tidelog_snapshot", *arguments]
+
+
+def tidelog_ask(job: Job, table: str) -> str:
+    return requests.snapshot(home_of(job.workdir), [table])
+
+
+def require_rows(table: Path, count: int) -> None:
+    from deltalake import DeltaTable
+
+    found = DeltaTable(str(table)).to_pyarrow_dataset().count_rows()
+    if found != count:
+        raise measure.ContenderFailed(f"the Delta table has {found} rows, not {count}")
+
+
+def clock(
+    name: str,
+    command: list[str],
+    job: Job,
+    count: int,
+    ask: Callable[[], object] = lambda: None,
+    *,
+    warm: bool = True,
+    settle_s: float = SETTLE_SECONDS,
+) -> Measure:
+    """Run a contender: let it get warm, ask, and measure until it is done."""
+    server_pid = job.database.server.pid
+    assert server_pid is not None
+    launched = time.monotonic()
+    with (
+        measure.Contender(command, job.workdir / "log.txt") as contender,
+        measure.Watch(contender.pid, server_pid) as watch,
+        measure.deadline(contender, measure.SECONDS_MAX),
+    ):
+        if warm:
+            get_warm(contender, job.database, settle_s)
+        began = watch.moment()
+        ask()
+        delivered = contender.await_done()
+        ended = watch.moment()
+        total = contender.finish()
+    if delivered is None and not warm:  # its end is its word
+        delivered, ended = count, replace(ended, contender_cpu=total)
+    if delivered is None or delivered < count:
+        raise measure.ContenderFailed(f"{delivered} of {count} rows were delivered; {measure.tail(contender.log)}")
+    return measure.measured(name, delivered, began, ended, total, watch.rss_peak, began.at - launched)
+
+
+def get_warm(contender: measure.Contender, database: Database, settle_s: float) -> None:
+    with rows.nudging(database):
+        contender.await_word("WARM")
+    contender.await_word("READY")
+    time.sleep(settle_s)
+
+
+def spent(workdir: Path) -> dict[str, Any] | None:
+    """Where the time of tidelog's batches went, as Spark tells it; None for others."""
+    path = workdir / "progress.json"
+    if not path.exists():
+        return None
+    batches = json.loads(path.read_text())
+    phases = sorted({phase for batch in batches for phase in batch["ms"]})
+    return {
+        "batches": len(batches),
+        "ms": {phase: sum(batch["ms"].get(phase, 0) for batch in batches) for phase in phases},
+        "batch_ms": [batch["ms"].get("triggerExecution") for batch in batches],
+    }
+
+
+def tuned(chunk: int, more: dict[str, str]) -> dict[str, str]:
+    return {**BUFFERS, **more, "incremental.snapshot.chunk.size": str(chunk)}
+
+
+def parallel(parallelism: int) -> dict[str, str]:
+    return {"incremental.snapshot.parallelism": str(parallelism)}
+
+
+THROUGHPUT = {
+    "2 s chunks": {"incremental.snapshot.chunk.target.ms": "2000"},
+    "100k chunks": {"incremental.snapshot.chunk.size": "100000", "maxEventsPerTrigger": "0"},
+    "250k chunks": {"incremental.snapshot.chunk.size": "250000", "maxEventsPerTrigger": "0"},
+}
+PARALLELISM = (1, 2, 4)
+TUNED, DEFAULT, INITIAL, FAST = "debezium tuned", "debezium default", "debezium initial", "tidelog throughput"
+SMALL_NOTE = f"measured on {rows.ROWS_SMALL:,} rows: it would take many minutes for all"
+
+ENTRANTS: dict[str, Entrant] = {
+    "pg_dump | psql": Entrant(run_pg_dump, "pg_dump | psql"),
+    **{f"tidelog noop p{n}": Entrant(run_tidelog, f"tidelog noop p{n}", parallel(n), kind="noop") for n in PARALLELISM},
+    **{
+        f"tidelog delta p{n}": Entrant(run_tidelog, f"tidelog delta p{n}", parallel(n), kind="delta")
+        for n in PARALLELISM
+    },
+    **{f"{FAST}, {name}": Entrant(run_tidelog, FAST, values, kind="noop") for name, values in THROUGHPUT.items()},
+    f"{TUNED}, table 20k": Entrant(run_debezium, TUNED, tuned(20_480, {})),
+    f"{TUNED}, table 50k": Entrant(run_debezium, TUNED, tuned(51_200, {})),
+    f"{TUNED}, read-only 20k": Entrant(run_debezium, TUNED, tuned(20_480, READ_ONLY)),
+    f"{TUNED}, read-only 50k": Entrant(run_debezium, TUNED, tuned(51_200, READ_ONLY)),
+    DEFAULT: Entrant(run_debezium, DEFAULT, {}, rows.SMALL, note=SMALL_NOTE),
+    INITIAL: Entrant(run_debezium, INITIAL, {**BUFFERS, "snapshot.mode": "initial"}, kind="initial"),
+}

@@ -1,0 +1,111 @@
+"""Crashes at every step of a snapshot: what comes after goes on from the logged offsets, and the target is exact."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.integration.postgres.snapshot_rig import HOOKS, Crash, Rig
+from tests.integration.postgres.snapshot_writers import Writer, finished, items, times, write_at
+from tests.servers import Database
+
+MODES = ["read-only", "insert_insert"]
+
+
+def _die() -> None:
+    raise Crash
+
+
+def _both(*steps: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def _survive(rig: Rig, writer: Writer, restarted: Callable[[], None] = lambda: None) -> int:
+    crashes = rig.survive(restarted=restarted)
+    writer.close()
+    rig.run()
+    rig.check("items")
+    return crashes
+
+
+@pytest.mark.parametrize("windows", MODES)
+def test_a_crash_at_every_step(database: Database, tmp_path: Path, windows: str) -> None:
+    """Every 13th step is the last one: windows open and closed, buffers full, emissions half done."""
+    with items(database, tmp_path, windows, 15) as rig:
+        writer, steps = Writer(database, most=25), count(1)
+
+        def step() -> None:
+            writer()
+            if next(steps) % 13 == 0:
+                raise Crash
+
+        for hook in HOOKS:
+            setattr(rig.hooks, hook, step)
+        rig.hooks.committed = writer
+        assert _survive(rig, writer) >= 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", [1, 4, 9])
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("windows", [*MODES, "insert_delete"])
+def test_a_crash_at(database: Database, tmp_path: Path, windows: str, hook: str, at: int) -> None:
+    with items(database, tmp_path, windows) as rig:
+        writer = write_at(rig, "read", most=40)
+        setattr(rig.hooks, hook, _both(getattr(rig.hooks, hook), times(_die, at)))
+        assert _survive(rig, writer) == 1
+
+
+@pytest.mark.parametrize(("windows", "done"), [("read-only", 1), ("insert_insert", 2)])
+def test_half_way_through_an_emission(database: Database, tmp_path: Path, windows: str, done: int) -> None:
+    with items(database, tmp_path, windows, 20) as rig:
+        writer = write_at(rig, "staged", most=20)
+        rig.run(until=lambda r: len(r.snapshot.get("emitting", ())) > 1)
+        rig.partitions = done
+        assert _survive(rig, writer) == 1
+
+
+def test_before_the_offset_is_logged(database: Database, tmp_path: Path) -> None:
+    """What was planned and never logged is planned again, maybe otherwise."""
+    with items(database, tmp_path, size=20) as rig:
+        writer = write_at(rig, "staged", most=20)
+        rig.run(until=lambda r: len(r.reads) > 60)
+        for _ in range(3):
+            rig._reader().latestOffset(rig.start)
+            rig.crash()
+            writer()
+        rig.run(until=finished)
+        writer.close()
+        rig.run()
+        rig.check("items")
+
+
+@pytest.mark.parametrize("windows", MODES)
+@pytest.mark.parametrize("lost", ["journal/chunks", "journal"])
+def test_what_was_staged_is_lost(database: Database, tmp_path: Path, windows: str, lost: str) -> None:
+    """With a batch planned that should deliver it, and chunks open behind it; the journal is lost with the windows."""
+    with items(database, tmp_path, windows, 20) as rig:
+        writer = write_at(rig, "staged", "committed", most=30)
+        rig.run(until=lambda r: len(r.reads) > 60)
+        rig.hooks.planned = times(_die, 1)
+        crashes = _survive(rig, writer, restarted=lambda: shutil.rmtree(rig.folder / lost))
+        assert crashes == 1
+
+
+def test_another_parallelism_and_another_chunk_size(database: Database, tmp_path: Path) -> None:
+    with items(database, tmp_path, size=15) as rig:
+        writer, changes = write_at(rig, "staged", "committed", most=40), iter([(1, "7"), (3, "40")])
+
+        def changed() -> None:
+            rig.parallelism, rig.source["incremental.snapshot.chunk.size"] = next(changes)
+
+        rig.hooks.executed = _both(times(_die, 3), times(_die, 7))
+        assert _survive(rig, writer, restarted=changed) == 2

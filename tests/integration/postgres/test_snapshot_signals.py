@@ -1,0 +1,224 @@
+"""Signals from every channel, and what they do to running snapshots."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.postgres.snapshot_rig import Rig
+from tests.integration.postgres.snapshot_writers import SIGNALS, finished
+from tests.servers import Database
+from tidelog.core.snapshot.state import Snapshot
+from tidelog.engine.signals import send
+
+EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
+
+
+@pytest.fixture
+def rig(database: Database, tmp_path: Path) -> Iterator[Rig]:
+    """Tables a, b and c, of which nothing was delivered yet."""
+    for name in "abc":
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text, place int UNIQUE NOT NULL)")
+        database.execute(f"INSERT INTO {name} SELECT i, '{name}' || i, 1000 - i FROM generate_series(1, 60) i")
+    database.execute(SIGNALS)
+    source = {
+        "snapshot.mode": "no_data",
+        "incremental.snapshot.chunk.size": "10",
+        "signal.data.collection": "public.signals",
+        "signal.file": str(tmp_path / "signals.jsonl"),
+    }
+    with Rig(database, tmp_path / "pipeline", source) as made:
+        made.run()
+        yield made
+
+
+def ask(rig: Rig, type: str, id: str, channel: str = "in-process", **data: Any) -> None:
+    data = {name.replace("_", "-"): value for name, value in data.items()}
+    match channel:
+        case "in-process":
+            send(rig.folder / "signals", type, data, id)
+        case "file":
+            with Path(rig.source["signal.file"]).open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"id": id, "type": type, "data": data}) + "\n")
+        case "table":
+            rig.database.execute("INSERT INTO signals VALUES (%s, %s, %s)", [id, type, json.dumps(data)])
+
+
+def settle(rig: Rig, id: str) -> None:
+    """Until the signal is followed."""
+    rig.run(until=lambda r: id in r.snapshot.get("handled", ()))
+
+
+def read_ids(rig: Rig, table: str) -> list[int]:
+    return [row["id"] for name, row in rig.reads if name == f"public.{table}"]
+
+
+@pytest.mark.parametrize("channel", ["table", "file", "in-process"])
+def test_a_snapshot_is_asked_for(rig: Rig, channel: str) -> None:
+    """By a pattern; the notifications carry the signal's id; the channel is empty afterwards, and says nothing
+    about what is delivered: the table of signals is ours."""
+    ask(rig, EXECUTE, "one", channel, data_collections=["public[.][ab]"])
+    settle(rig, "one")
+    rig.run()
+    rig.check("a")
+    rig.check("b")
+    assert not rig.target["public.c"]
+    assert "public.signals" not in rig.target
+    assert rig.statuses() == [("one", "public.a", "SUCCEEDED"), ("one", "public.b", "SUCCEEDED")]
+    assert {n["id"] for n in rig.told()} == {"one"}
+    assert [n["aggregate_type"] for n in rig.told("STARTED")] == ["Incremental Snapshot"]
+    assert not list((rig.folder / "signals").glob("*.json"))
+    file = Path(rig.source["signal.file"])
+    assert not file.exists() or not file.read_text().strip()
+
+
+def test_conditions(rig: Rig) -> None:
+    conditions = [{"data-collection": "public.a", "filter": "id % 2 = 0 OR id = 7"}]
+    ask(rig, EXECUTE, "one", data_collections=["public.a", "public.b"], additional_conditions=conditions)
+    settle(rig, "one")
+    rig.run()
+    assert read_ids(rig, "a") == sorted([*range(2, 61, 2), 7])
+    assert read_ids(rig, "b") == list(range(1, 61))
+
+
+def test_a_surrogate_key(rig: Rig) -> None:
+    """It orders the walk; what is stale is known by the primary key."""
+    change = "UPDATE a SET place = place + 5000, v = 'moved' WHERE id = (SELECT max(id) FROM a WHERE place < 1000)"
+    rig.hooks.read = lambda: rig.database.execute(change) and None
+    ask(rig, EXECUTE, "one", data_collections=["public.a"], surrogate_key="place")
+    settle(rig, "one")
+    rig.run(until=finished)
+    rig.run()
+    rig.check("a")
+    ids = read_ids(rig, "a")
+    assert ids == sorted(ids, reverse=True)
+
+
+def test_a_condition_that_is_wrong(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Told; nothing fails, and the next table has its turn."""
+    conditions = [{"data-collection": "public.a", "filter": "no_such_column = 1"}]
+    ask(rig, EXECUTE, "one", data_collections=["public.a", "public.b"], additional_conditions=conditions)
+    settle(rig, "one")
+    rig.run()
+    assert rig.statuses() == [("one", "public.a", "SQL_EXCEPTION"), ("one", "public.b", "SUCCEEDED")]
+    rig.check("b")
+
+
+def test_two_requests_at_once(rig: Rig) -> None:
+    """Each has its own id, also for the same table."""
+    ask(rig, EXECUTE, "one", data_collections=["public.a"])
+    ask(rig, EXECUTE, "two", "file", data_collections=["public.a", "public.b"])
+    settle(rig, "two")
+    rig.run()
+    assert read_ids(rig, "a") == [*range(1, 61), *range(1, 61)]
+    assert sorted(rig.statuses()) == [
+        ("one", "public.a", "SUCCEEDED"),
+        ("two", "public.a", "SUCCEEDED"),
+        ("two", "public.b", "SUCCEEDED"),
+    ]
+    assert [n["id"] for n in rig.told("COMPLETED")] == ["one", "two"]
+
+
+def test_a_repeated_id_does_nothing(rig: Rig) -> None:
+    for _ in range(2):
+        ask(rig, EXECUTE, "one", data_collections=["public.a"])
+        settle(rig, "one")
+        rig.run()
+    rig.crash()
+    ask(rig, EXECUTE, "one", "file", data_collections=["public.a"])
+    rig.run()
+    assert read_ids(rig, "a") == list(range(1, 61))
+    assert len(rig.told("STARTED")) == 1
+
+
+def test_stop(rig: Rig) -> None:
+    """Some, then all."""
+    ask(rig, EXECUTE, "one", data_collections=["public.[abc]"])
+    rig.run(until=lambda r: len(r.reads) >= 20)
+    ask(rig, STOP, "no b", "table", data_collections=["public.b"])
+    settle(rig, "no b")
+    assert [e["table"] for e in rig.snapshot["entries"]][-1] == "public.c"
+    rig.run(until=lambda r: bool(read_ids(r, "c")))
+    ask(rig, STOP, "nothing")
+    settle(rig, "nothing")
+    assert finished(rig)
+    rig.run()
+    assert not read_ids(rig, "b")
+    assert rig.statuses() == [
+        ("one", "public.b", "STOPPED"),
+        ("one", "public.a", "SUCCEEDED"),
+        ("one", "public.c", "STOPPED"),
+    ]
+    assert [n["id"] for n in rig.told("ABORTED")] == ["one"]
+    rig.check("a")
+
+
+def test_pause_and_resume(rig: Rig) -> None:
+    """Nothing is in flight meanwhile, the stream goes on, and so does the walk, from its cursor."""
+    ask(rig, EXECUTE, "one", data_collections=["public.a"])
+    rig.run(until=lambda r: len(r.reads) >= 20)
+    ask(rig, PAUSE, "wait")
+    settle(rig, "wait")
+    read = len(rig.reads)
+    rig.database.execute("UPDATE a SET v = 'meanwhile' WHERE id IN (1, 60)")
+    rig.run(until=lambda r: (60,) in r.target["public.a"])
+    assert Snapshot.from_json(rig.snapshot).since is None
+    assert len(rig.reads) == read
+    rig.crash()
+    ask(rig, RESUME, "on", "table")
+    settle(rig, "on")
+    rig.run()
+    rig.check("a")
+    assert read_ids(rig, "a") == list(range(1, 61))
+    assert [(n["type"], n["id"]) for n in rig.told() if n["type"] in ("PAUSED", "RESUMED")] == [
+        ("PAUSED", "one"),
+        ("RESUMED", "one"),
+    ]
+
+
+def test_log_and_malformed(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be understood is reported and skipped."""
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        ask(rig, "log", "l", "table", message="hello at {}")
+        ask(rig, "execute-snapshots", "m1", "table", data_collections=["public.a"])
+        ask(rig, EXECUTE, "m2", data_collections="public.a")
+        ask(rig, EXECUTE, "m3", data_collections=["("])
+        Path(rig.source["signal.file"]).write_text("no JSON at all\n")
+        rig.database.execute("INSERT INTO signals VALUES ('m4', 'execute-snapshot', '{')")
+        settle(rig, "m4")
+        rig.run()
+    told = caplog.text
+    assert "hello at " in told
+    assert "hello at {}" not in told
+    for id in ("m1", "m2", "m3", "m4", "this line is not JSON"):
+        assert told.count(id) == 1, id
+    assert not rig.reads
+    assert not rig.told()
+
+
+def test_a_table_that_is_not_captured(rig: Rig) -> None:
+    ask(rig, EXECUTE, "one", data_collections=["public.nothing"])
+    settle(rig, "one")
+    rig.run()
+    assert [n["id"] for n in rig.told("SKIPPED")] == ["one"]
+
+
+def test_blocking(rig: Rig) -> None:
+    """No event of the log is delivered until the table is, then all are."""
+    ask(rig, EXECUTE, "one", data_collections=["public.a"], type="blocking")
+    settle(rig, "one")
+    rig.hooks.read = lambda: rig.database.execute("UPDATE c SET v = v || '!' WHERE id = 1") and None
+    rig.database.execute("UPDATE a SET v = 'early' WHERE id = 60")
+    while not finished(rig):
+        rig.batch()
+        assert finished(rig) or not rig.target["public.c"]
+    assert read_ids(rig, "a") == list(range(1, 61))
+    rig.run()
+    rig.check("a")
+    assert rig.target["public.c"][(1,)]["v"].count("!") == 6
+    assert [n["aggregate_type"] for n in rig.told("COMPLETED")] == ["Initial Snapshot"]
