@@ -159,7 +159,8 @@ class Contender:
     def lines(self) -> Iterator[str]:
         """What it says."""
         assert self._process.stdout is not None
-        yield from self._process.stdout
+        for line in self._process.stdout:  # noqa: UP028 - `yield from` would close it with the generator
+            yield line
 
     def await_word(self, word: str) -> None:
         if not any(line.strip() == word for line in self.lines()):

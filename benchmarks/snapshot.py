@@ -42,7 +42,7 @@ others    CPU-s of the machine in the window that were neither the contender nor
 tidelog   pN: incremental.snapshot.parallelism N, the rest in default settings, read-only; noop is Spark's noop sink,
           which takes every row in typed columns; throughput: the settings that were fastest, named in the row
 Debezium  the embedded engine 3.6.3, a Java consumer that only counts, Connect records (nothing serialised), heap
-          {JAVA_HEAP}; tuned: the fastest of several settings, named in the row; default: 1024 rows a chunk, signal table
+          {JAVA_HEAP}; tuned: the fastest of several settings, named in the row; default: 1024 rows a chunk, by signal
 latency   commit to visible in Delta (Debezium: to its consumer) at 10 commits a second to another table of the same
           stream, of the commits while the snapshot ran; default settings for tidelog, the tuned ones for Debezium
 The median of the rounds; one contender at a time, each from a slot of its own."""

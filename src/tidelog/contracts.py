@@ -370,7 +370,8 @@ class TableChanges:
     versions: tuple[Table, ...]
     """Every version met in the batch, oldest first; the target follows the last."""
     rows: Sequence[tuple[Table, pa.Table]]
-    """Runs of rows with the version they were decoded under. Rows that were read (`r`) apply before the log's."""
+    """Runs of rows with the version they were decoded under. Rows that were read (`r`) apply after the log's:
+    each is what its row is when the batch ends."""
     snapshotting: bool = False
     """The table's snapshot was not complete when the batch began, or the log has not yet passed the moment when it was:
     a row that the target lacks may still exist."""

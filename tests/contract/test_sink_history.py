@@ -55,25 +55,25 @@ def test_every_change_once(history: Rig) -> None:
     assert update["_commit_ts"] == NOW
 
 
-def test_what_was_read_comes_before_the_log(history: Rig) -> None:
+def test_what_was_read_comes_after_the_log(history: Rig) -> None:
     history.feed((ORDERS, [u(id=1, name="u"), r(id=1, name="r")]), (ORDERS, [c(id=2), r(id=3)]))
     found = written(history, ORDERS)
     if history.options["format"] == "parquet":
         assert list(zip(found["_op"].to_pylist(), found["id"].to_pylist(), strict=True)) == [
-            ("r", 1),
-            ("r", 3),
             ("u", 1),
             ("c", 2),
+            ("r", 1),
+            ("r", 3),
         ]
     history.feed(versions=[ORDERS], keep=pa.table({"id": pa.array([], pa.int32())}))
     assert written(history, ORDERS).num_rows == 4
 
 
-def test_the_console_prints_reads_first() -> None:
+def test_the_console_prints_reads_last() -> None:
     out = io.StringIO()
     changes = TableChanges((ORDERS,), [(ORDERS, rows(ORDERS, [d(id=1), r(id=1, name="x")]))])
     ConsoleSink(out=out).apply(Batch("q", 0, Selection(), [changes]))
-    assert [line.split()[1] for line in out.getvalue().splitlines()] == ["read", "delete"]
+    assert [line.split()[1] for line in out.getvalue().splitlines()] == ["delete", "read"]
 
 
 def test_an_old_row_as_json() -> None:

@@ -221,7 +221,7 @@ def test_a_snapshot_under_way(rig: Make) -> None:
                 u(id=5, name="gone", unchanged=["big"]),  # nobody has it: a delete is on its way
                 u(id=3, name="three", unchanged=["big"]),  # read in this batch
                 u(id=14, name="four", before={"id": 4}, unchanged=["big"]),  # read under the key it has now
-                r(id=3, name="stale", big="R3"),
+                r(id=3, name="three", big="R3"),
                 r(id=14, name="four", big="R14"),
                 r(id=6, name="six", big=None),
             ],

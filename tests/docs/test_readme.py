@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from tests.servers import Database, Postgres
 from tests.spark_session import prepare_environment
-from tidelog import connectors
 
 REPO = Path(__file__).parents[2]
 README = (REPO / "README.md").read_text(encoding="utf-8")
@@ -33,8 +32,6 @@ PIPELINE, NOTEBOOK = blocks("python")
 def shop(postgres: Postgres) -> Iterator[Database]:
     database = postgres.create_database("shop")
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10, 2))")
-    for name in ("shop", "notebook"):
-        connectors.create("postgres", settings(database), pipeline=name).prepare()
     database.execute("INSERT INTO orders VALUES (1, 9.99), (2, 5)")
     yield database
     database.drop()

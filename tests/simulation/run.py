@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation.model import NOTE, Commit, Database, Key, Relation, Row
-from tests.simulation.world import Told, World, Wrong, events_of, schema_of
+from tests.simulation.world import World, Wrong, events_of, schema_of
 from tidelog.core.fold import STAMPS, Folded, Run, fold
 from tidelog.core.snapshot import requests, watermark
 from tidelog.core.snapshot.plan import Bounds, Now, advance
@@ -288,12 +288,11 @@ class Simulation:
         version = max([target.version, *(v for _, v in reads), *(e.version for _, _, e in told), *noted])
         if version > target.version:
             self._evolve(name, version)
-        if self.fault != "move-onto-read":
-            reads = [(_unmoved(r, told, relation.key), v) for r, v in reads]
-        rows = [Run(_shaped(r, schema_of(relation, version))) for r, _ in reads if r.num_rows]
+        rows = [_read_run(r, schema_of(relation, version)) for r, _ in reads if r.num_rows]
         runs = [*rows, *self.world.runs(relation, told, version)]
         if runs:
-            self._merge(name, fold(runs, relation.key), now, incomplete)
+            folded = fold(runs, relation.key, reads_last=self.fault != "reads-first")
+            self._merge(name, folded, now, incomplete)
         target.applied = self.committed + 1
 
     def _evolve(self, name: str, version: int) -> None:
@@ -403,14 +402,9 @@ def _chunks(snapshot: Snapshot) -> list[object]:
     return [c for e in snapshot.entries for c in e.chunks] + [e.chunk for e in snapshot.emitting]
 
 
-def _unmoved(rows: pa.Table, told: list[Told], key: tuple[str, ...]) -> pa.Table:
-    """Without the rows whose key a change of this batch leaves. They are what came there later, which the log tells;
-    and since rows come before events, the change would carry their values along to its new key."""
-    left = {e.old for _, _, e in told if e.old}
-    if not left or not rows.num_rows:
-        return rows
-    keys = zip(*(rows[k].to_pylist() for k in key), strict=True)
-    return rows.filter(pa.array([k not in left for k in keys]))
+def _read_run(rows: pa.Table, schema: pa.Schema) -> Run:
+    """Rows that were read; of a newer column they know nothing."""
+    return Run(_shaped(rows, schema), frozenset(f.name for f in schema if f.name not in rows.column_names))
 
 
 def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:

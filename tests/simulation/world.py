@@ -40,7 +40,7 @@ FAULTS = {
     "no-truncate": "a truncate in the window does not count",
     "lost-is-empty": "a stage that was lost counts as an empty one",
     "no-after": "the first chunk of a new table does not wait for transactions that are older than it",
-    "move-onto-read": "a change of key takes what it leaves out from a row that was read under its old key",
+    "reads-first": "a change of key takes what it leaves out from a row that was read under its old key",
     "trust-origin": "a change of key takes what it leaves out from the target's row, whenever that was read",
     "answer-early": "the source is asked for rows of a commit that is not visible yet",
 }

@@ -102,7 +102,7 @@ def test_every_command_has_a_help_with_an_example(command: str, capsys: pytest.C
         main([command, "--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert f"tidelog {command} shop" in text
+    assert f"tidelog {command} shop.yaml" in text
     assert all(len(line) <= 100 for line in text.splitlines())
 
 

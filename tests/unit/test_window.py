@@ -42,13 +42,14 @@ def emitted(rows: list[Row], window: pa.Table, key: tuple[str, ...], cut: int = 
 
 
 def deliver(target: State, reads: State, events: list[Row], key: tuple[str, ...], source: State | None) -> State:
-    """What a sink does with a batch, one by one: reads first; what nobody told is asked of the source."""
-    state = {**target, **reads}
+    """What a sink does with a batch, one by one: reads last; what nobody told is asked of the source."""
+    state = dict(target)
     for e in events:
         _apply(state, e, key)
+    state |= reads
     for at, row in list(state.items()):
         gaps = [c for c, v in row.items() if v == UNKNOWN]
-        known = reads.get(at) or (source or {}).get(at)
+        known = (source or {}).get(at)
         if gaps and known:
             state[at] = row | {c: known[c] for c in gaps}
         elif gaps and source is not None:

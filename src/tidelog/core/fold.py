@@ -3,7 +3,8 @@
 Law 14: the last change wins *per column*. An update that left a column out (unchanged TOAST) takes it from the latest
 earlier change of that row in the batch; where none tells, the value stays in the target (`keeps`). A key change ends
 the old key's row and goes on as the new key's: what the batch cannot tell is in the target under the key the row had
-when the batch began (`origins`). Law 3: a batch's `r` rows come before its log events.
+when the batch began (`origins`). Rows that were read are, at the end of a batch, what its events have led to: in a
+sink they come last; in a window they come first, and the events continue them.
 
 The work is done on *touches*: every row touches its key once, a key change touches the old key too (it dies there).
 Each touch links to the touch whose values it continues; following the links is pointer jumping over whole arrays, so
@@ -69,9 +70,10 @@ class Folded:
         return not (self.truncate or self.upserts.num_rows or self.deletes.num_rows)
 
 
-def fold(runs: Sequence[Run], key: Sequence[str], *, soft: bool = False) -> Folded:
-    """Fold the runs of one table. `soft`: deletes become upserts that keep all values and say `_deleted`."""
-    log = _Log.of(runs)
+def fold(runs: Sequence[Run], key: Sequence[str], *, soft: bool = False, reads_last: bool = False) -> Folded:
+    """Fold the runs of one table. `soft`: deletes become upserts that keep all values and say `_deleted`. Rows that
+    were read are what the log's events change, or with `reads_last` what all of them have led to."""
+    log = _Log.of(runs, reads_last)
     touches = _Touches.of(log, tuple(key))
     winners = touches.winners()
     alive = touches.alive[winners]
@@ -116,15 +118,6 @@ def gaps(folded: Folded) -> Mask:
     for mask in folded.keeps.values():
         found |= mask
     return found
-
-
-def anchors(folded: Folded, key: Sequence[str]) -> pa.Table:
-    """For each upsert the key under which the target has the values that it keeps: its origin's, or its own."""
-    own = folded.upserts.select(list(key))
-    place = np.arange(own.num_rows)
-    place[folded.origins[ROW].to_numpy()] = own.num_rows + np.arange(folded.origins.num_rows)
-    keys = pa.concat_tables([own, folded.origins.select(list(key)).cast(own.schema)])
-    return keys.take(pa.array(place))
 
 
 def give_up(folded: Folded, rows: Ints) -> Folded:
@@ -186,28 +179,28 @@ class _Log:
     truncated_at: pa.Scalar | None
 
     @staticmethod
-    def of(runs: Sequence[Run]) -> _Log:
+    def of(runs: Sequence[Run], reads_last: bool) -> _Log:
         rows = pa.concat_tables([run.rows for run in runs])
         op = pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
         absent = _absent(runs, rows.num_rows)
         ends = np.flatnonzero(op == TRUNCATE)
         stamp = rows["_commit_ts"][int(ends[-1])] if len(ends) else None
-        order = _order(op, ends)
+        order = _order(op, ends, reads_last)
         if order is not None:
             rows, op, absent = rows.take(order), op[order], {c: m[order] for c, m in absent.items()}
         return _Log(rows.combine_chunks(), op, _some(absent), len(ends) > 0, stamp)
 
 
-def _order(op: Ints, ends: Ints) -> Ints | None:
-    """Reads first, then the log; a truncate voids all that applies before it. None: as they are."""
-    if len(ends):
-        after = np.arange(int(ends[-1]) + 1, len(op))
-        left: Ints = after[op[after] != READ]
-        return left
+def _order(op: Ints, ends: Ints, reads_last: bool) -> Ints | None:
+    """Reads before the log, or after it; a truncate voids all that applies before it. None: as they are."""
     reads = op == READ
-    if not reads.any() or reads.all():
+    log, read = np.flatnonzero(~reads), np.flatnonzero(reads)
+    if len(ends):
+        left: Ints = log[log > ends[-1]]
+        return np.concatenate([left, read]) if reads_last else left
+    if not len(log) or not len(read):
         return None
-    return np.concatenate([np.flatnonzero(reads), np.flatnonzero(~reads)])
+    return np.concatenate([log, read] if reads_last else [read, log])
 
 
 def _absent(runs: Sequence[Run], total: int) -> dict[str, Mask]:
@@ -375,13 +368,13 @@ def _some(masks: Mapping[str, Mask]) -> dict[str, Mask]:
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
-def reads_first(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Table]]:
-    """A batch's runs in the order in which they apply: what was read, then the log."""
+def in_order(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Table]]:
+    """A batch's runs in the order in which they apply: the log, then what was read, which it has led to."""
     split = [(table, rows, pc.equal(rows["_op"], "r")) for table, rows in runs]
     if not any(pc.any(read).as_py() for _, _, read in split):
         return list(runs)
-    parts = [(table, rows.filter(read)) for table, rows, read in split]
-    parts += [(table, rows.filter(pc.invert(read))) for table, rows, read in split]
+    parts = [(table, rows.filter(pc.invert(read))) for table, rows, read in split]
+    parts += [(table, rows.filter(read)) for table, rows, read in split]
     return [(table, rows) for table, rows in parts if rows.num_rows]
 
 

@@ -82,6 +82,11 @@ class Home:
         return self.path / "snapshot.json"
 
     @property
+    def messages(self) -> Path:
+        """What tidelog itself has to say: notifications, signals, warnings."""
+        return self.path / "tidelog.log"
+
+    @property
     def log(self) -> Path:
         """What Spark has to say, warnings and worse."""
         return self.path / "spark.log"

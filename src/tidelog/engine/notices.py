@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,17 @@ class Notices:
             _append(Path(self._settings.notification_file), text)
         if "in-process" in self._settings.notifications:
             _append(self._home.notifications, text, _KEPT_BYTES)
+
+
+def log_into(path: Path) -> None:
+    """Write what tidelog logs in this process into a file, once: the planner of a query has no console."""
+    logger = logging.getLogger("tidelog")
+    if any(isinstance(h, logging.FileHandler) and h.baseFilename == str(path) for h in logger.handlers):
+        return
+    handler = RotatingFileHandler(path, maxBytes=10 * _KEPT_BYTES, backupCount=1, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 def _append(path: Path, text: str, most: int | None = None) -> None:

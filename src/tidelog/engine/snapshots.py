@@ -118,7 +118,10 @@ class Snapshots:
             if not self._begun:
                 snapshot = self._resumed(snapshot)
                 self._begun = True
-            for at, signal in (*heard, *((now.reached, s) for s in self._channels.waiting())):
+            waiting = self._channels.waiting()
+            if any(requests.handled(start, signal.id) for signal in waiting):  # the same id once more
+                self._channels.settle(start.handled)
+            for at, signal in (*heard, *((now.reached, s) for s in waiting)):
                 snapshot = self._follow(snapshot, at, signal)
             return plan.advance(snapshot, _World(self._connector, self._stage, logged), now, self._bounds)
         except TransientError as exc:

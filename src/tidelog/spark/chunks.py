@@ -1,7 +1,8 @@
 """Chunks on the executors: read a span of a table and stage it; later, reconcile it with its window and hand it over.
 
-What was staged is never changed. A chunk whose stage is gone is read again in place, without a window: its rows are
-newer than the batch then, and the events that follow lead to them or past them (law 6).
+What was staged is never changed. A chunk whose stage is gone is read again in place (law 6), and reconciled with the
+same stretch of the log under its new watermark: its rows may be newer than the batch then, and the events that follow
+lead to them or past them; but what was delivered and is not visible yet must not be undone by them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.ipc
 from tidelog import connectors
 from tidelog.contracts import ChunkReader, Decoder, Key, Scan, Slice, Span
 from tidelog.core.fold import META, Run
-from tidelog.core.snapshot import window
+from tidelog.core.snapshot import watermark, window
 from tidelog.core.snapshot.plan import Manifest
 from tidelog.engine.stage import Note, Stage
 from tidelog.errors import ConfigError, TransientError
@@ -97,11 +98,13 @@ def read(journal: str, task: Read, *, texts: bool) -> Note:
 
 
 @dataclass(frozen=True)
-class _Found(Chunk):
+class Found(Chunk):
+    """With what it has seen of the log."""
+
     watermark: str = ""
 
 
-def _read(task: Read, attempt: str, *, texts: bool) -> _Found:
+def _read(task: Read, attempt: str, *, texts: bool) -> Found:
     reader: ChunkReader = connectors.chunk_reader(task.connector, task.options, task.pipeline)
     span = Span(task.low, task.high)
     opened = reader.open(task.scan, span, attempt=attempt, asked_by=task.asked_by, texts=texts)
@@ -111,21 +114,19 @@ def _read(task: Read, attempt: str, *, texts: bool) -> _Found:
     finally:
         opened.close()
     rows = window.stamp(pa.Table.from_batches(batches), position=position, ts_us=read_us)
-    return _Found(opened.table, rows, position, read_us, watermark=opened.watermark.to_json())
+    return Found(opened.table, rows, position, read_us, watermark=opened.watermark.to_json())
 
 
 def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *, texts: bool) -> Chunk:
     """What is left of a chunk at the end of the batch that delivers it."""
-    staged = _staged(journal, task)
-    if staged is None:
-        return _read(task.read, uuid.uuid4().hex, texts=texts)
-    note = Note.from_json(task.note)
-    runs = _window(journal, task, note, decoder, selection, staged.rows.schema, texts=texts)
-    if runs is None:
-        return _read(task.read, uuid.uuid4().hex, texts=texts)
+    staged = _staged(journal, task) or _read(task.read, uuid.uuid4().hex, texts=texts)
+    runs = _window(journal, task, staged, decoder, selection, texts=texts)
+    if runs is None:  # the table was changed too much meanwhile to compare; as it is now, it can be
+        staged = _read(task.read, uuid.uuid4().hex, texts=texts)
+        runs = _window(journal, task, staged, decoder, selection, texts=texts) or []
     if task.read.sweep:
-        return replace(staged, rows=_kept(staged.rows, runs, note.version.key), file=None)
-    left = window.reconcile(staged.rows, runs, _key(note.version, selection, staged.rows))
+        return replace(staged, rows=_kept(staged.rows, runs, staged.table.key), file=None)
+    left = window.reconcile(staged.rows, runs, _key(staged.table, selection, staged.rows))
     return staged if left.num_rows == staged.rows.num_rows and not runs else replace(staged, rows=left, file=None)
 
 
@@ -135,7 +136,7 @@ def _kept(rows: pa.Table, runs: Sequence[Run], key: Sequence[str]) -> pa.Table:
     return pa.concat_tables([keys, *(run.rows.select(list(key)).cast(keys.schema) for run in runs)])
 
 
-def _staged(journal: str, task: Emit) -> Chunk | None:
+def _staged(journal: str, task: Emit) -> Found | None:
     if not task.note:
         return None
     note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
@@ -143,21 +144,21 @@ def _staged(journal: str, task: Emit) -> Chunk | None:
     rows = load(stage.files, file)
     if rows is None:
         return None
-    return Chunk(note.version, rows, note.manifest.passed, note.read_us, file)
+    return Found(note.version, rows, note.manifest.passed, note.read_us, file, note.watermark)
 
 
 def _window(
-    journal: str, task: Emit, note: Note, decoder: Decoder, selection: Selection, schema: pa.Schema, *, texts: bool
+    journal: str, task: Emit, found: Found, decoder: Decoder, selection: Selection, *, texts: bool
 ) -> list[Run] | None:
     """The events that the chunk has not seen, in its shape; None when they cannot be brought into it."""
-    everything = replace(selection, skipped=())
+    everything, seen = replace(selection, skipped=()), watermark.from_json(found.watermark)
     runs: list[Run] = []
     for piece in task.window:
         assert piece.table is not None
-        records = segment.load(Files(journal), piece)
         decode = decoder.texts if texts else decoder.typed
-        events = pa.Table.from_batches([decode(records, piece.table, everything).rows])
-        run = _aligned(window.uncovered(events, note.seen), schema, piece.table, note.version)
+        events = decode(segment.load(Files(journal), piece), piece.table, everything).rows
+        unseen = window.uncovered(pa.Table.from_batches([events]), seen)
+        run = _aligned(unseen, found.rows.schema, piece.table, found.table)
         if run is None:
             return None
         if run.rows.num_rows:

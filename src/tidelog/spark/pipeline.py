@@ -37,6 +37,7 @@ from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark import chunks, sinks
+from tidelog.spark.present import Present
 from tidelog.spark.session import register, session, warm
 from tidelog.spark.source import STAGE, TidelogSource, options_of
 from tidelog.stores.offsets import Committed, OffsetStore
@@ -145,6 +146,7 @@ class Run:
         self._lock = self._home.lock("run")
         self._lock.__enter__()
         self._connector = definitions.connector_of(definition)
+        self._source = Present(self._connector)
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
         self._failure: BaseException | None = None
         self._events = 0
@@ -307,6 +309,7 @@ class Run:
         try:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             batch = self._batch(frame, batch_id, staged)
+            self._source.after(batch.tables)
             assert self._sink is not None
             self._sink.apply(batch)
         except BaseException as exc:
@@ -383,7 +386,7 @@ class Run:
         return sinks.create(
             self._definition.sink,
             spark=self._spark,
-            source=self._connector,
+            source=self._source,
             parse=self._connector.parse,
             shape=self._connector.decoder().schema,
         )

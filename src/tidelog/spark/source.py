@@ -25,6 +25,7 @@ from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
+from tidelog.engine.notices import log_into
 from tidelog.engine.reading import Plan, Reading
 from tidelog.engine.stage import Stage
 from tidelog.errors import ConfigError
@@ -114,6 +115,8 @@ class _Planning:
             definition = definition_of(self._options)
             home = Home(Path(self._options["home"])) if "home" in self._options else Home.open(definition.name)
             reader = self._options.get("reader", "main")
+            if not self._silent:
+                log_into(home.messages)
             parallelism = int(self._options.get("parallelism", "2"))
             self._reading = Reading(definition, home, reader=reader, silent=self._silent, parallelism=parallelism)
         return self._reading

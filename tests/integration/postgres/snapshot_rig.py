@@ -306,7 +306,7 @@ class Rig:
             self._merge(newest, runs, any(row["snapshotting"] for row in rows))
 
     def _merge(self, table: Table, runs: list[Run], snapshotting: bool) -> None:
-        target, folded = self.target[table.qualified], fold(runs, table.key)
+        target, folded = self.target[table.qualified], fold(runs, table.key, reads_last=True)
         before = dict(target)
         if folded.truncate:
             target.clear()
@@ -318,9 +318,10 @@ class Rig:
             key = tuple(row[k] for k in table.key)
             kept = [n for n, mask in folded.keeps.items() if mask[i]]
             base = before.get(origins.get(i, key))
-            if kept and base is None and snapshotting:
+            if kept and snapshotting and (i in origins or key not in before):  # as the sinks do (law 2)
                 base = self._ask(table, row)
                 if base is None:
+                    target.pop(key, None)
                     continue
             new = {n: row[n] for n in names}
             target[key] = new | {n: (base or {}).get(n) for n in kept}
@@ -341,10 +342,10 @@ class Rig:
 
 
 def _alike(parts: list[pa.Table]) -> list[list[Run]]:
-    """Parts that can be folded together; where the table changed, what was read comes first, then the log."""
+    """Parts that can be folded together; where the table changed, the log comes first, then what was read."""
     if len({str(part.schema) for part in parts}) == 1:
         return [[Run(part) for part in parts]]
-    order = sorted(parts, key=lambda part: part["_op"][0].as_py() != "r" if part.num_rows else False)
+    order = sorted(parts, key=lambda part: part["_op"][0].as_py() == "r" if part.num_rows else False)
     return [[Run(part) for part in group] for _, group in groupby(order, lambda part: str(part.schema))]
 
 

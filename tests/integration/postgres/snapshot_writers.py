@@ -38,14 +38,15 @@ WINDOWS = {
 
 
 def create_items(database: Database) -> None:
-    """300 rows with a column whose values lie outside the row (TOAST), and the table of signals."""
+    """300 rows with a column whose values lie outside the row (TOAST)."""
     database.execute(_TABLE)
-    database.execute(SIGNALS)
 
 
 def items(database: Database, folder: Path, windows: str = "read-only", size: int = 10, **more: str) -> Rig:
     """A pipeline over the table of `create_items`."""
     create_items(database)
+    if WINDOWS[windows]:
+        database.execute(SIGNALS)
     source = {"incremental.snapshot.chunk.size": str(size), **WINDOWS[windows], **more}
     return Rig(database, folder / "pipeline", source, parallelism=4)
 

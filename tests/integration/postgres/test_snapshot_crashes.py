@@ -38,13 +38,13 @@ def _survive(rig: Rig, writer: Writer, restarted: Callable[[], None] = lambda: N
 
 @pytest.mark.parametrize("windows", MODES)
 def test_a_crash_at_every_step(database: Database, tmp_path: Path, windows: str) -> None:
-    """Every 13th step is the last one: windows open and closed, buffers full, emissions half done."""
-    with items(database, tmp_path, windows, 15) as rig:
-        writer, steps = Writer(database, most=25), count(1)
+    """Every 29th step is the last one: windows open and closed, buffers full, emissions half done."""
+    with items(database, tmp_path, windows, 30) as rig:
+        writer, steps = Writer(database, most=20), count(1)
 
         def step() -> None:
             writer()
-            if next(steps) % 13 == 0:
+            if next(steps) % 29 == 0:
                 raise Crash
 
         for hook in HOOKS:

@@ -89,9 +89,10 @@ def test_the_offset_tells_how_far_it_is(database: Database, tmp_path: Path) -> N
             assert [asked.table for asked in told.queue] == ["public.items"]
             assert told.asked_by(told.queue[0]) == "initial"
             if told.sent is not None:
-                assert (told.sent, told.maximum) == ((max(row["id"] for _, row in rig.reads),), (3000,))
+                keys = [value.value for key in (told.sent, told.maximum or ()) for value in key]
+                assert keys == [max(row["id"] for _, row in rig.reads), 3000]
                 assert java.decode(rig.start["incremental_snapshot_primary_key"]) == told.sent
             rig.batch()
-        assert batches > 5
+        assert batches >= 4
         assert finished(rig)
         assert not [name for name in rig.start if name.startswith("incremental_snapshot")]

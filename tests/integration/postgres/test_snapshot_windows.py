@@ -26,9 +26,7 @@ def test_every_change_everywhere(database: Database, tmp_path: Path, windows: st
 @pytest.mark.parametrize("size", [5, 10])
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("windows", WINDOWS)
-def test_every_change_everywhere_long(
-    database: Database, tmp_path: Path, windows: str, hook: str, size: int
-) -> None:
+def test_every_change_everywhere_long(database: Database, tmp_path: Path, windows: str, hook: str, size: int) -> None:
     _write_and_check(database, tmp_path, windows, size, [hook], 3)
 
 

@@ -29,11 +29,10 @@ from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core import evolve
 from tidelog.core.fold import (
     DELETED,
-    META,
+    ROW,
     STAMPS,
     Folded,
     Run,
-    anchors,
     answer,
     carry,
     fold,
@@ -178,12 +177,16 @@ class DeltaSink:
     def _apply(self, job: _Job) -> None:
         self._follow(job)
         runs = [self._conform(job, version, rows) for version, rows in job.changes.rows if rows.num_rows]
-        folded = self._complete(job, fold(runs, job.key, soft=self.options.soft), runs) if runs else None
+        folded = self._folded(job, runs) if runs else None
         if job.changes.keep is not None:
             self._sweep(job, job.changes.keep, folded)
         if folded is not None:
             self._commit(job.target, folded, job.key, Mark(_app(job.batch, job.table), job.batch.id))
             job.target.tidy()
+
+    def _folded(self, job: _Job, runs: Sequence[Run]) -> Folded:
+        """Rows that were read come last: each is what its row is when the batch ends, or later still."""
+        return self._complete(job, fold(runs, job.key, soft=self.options.soft, reads_last=True), runs)
 
     def _conform(self, job: _Job, version: Table, rows: pa.Table) -> Run:
         shape = self.shape(job.table, job.selection)
@@ -218,10 +221,7 @@ class DeltaSink:
         job.target.describe({PENDING: ""})
 
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
-        """Fetch what the changes do not tell: from rows that were read, from the target's row of the old key, or from
-        the source."""
-        if folded.keeps and (reads := _reads(runs)) is not None:
-            folded = answer(folded, job.key, sorted(folded.keeps), reads)
+        """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""
         if folded.keeps and job.changes.snapshotting:
             folded = self._find(job, folded)
         if folded.origins.num_rows:
@@ -234,10 +234,12 @@ class DeltaSink:
 
     def _find(self, job: _Job, folded: Folded) -> Folded:
         """Law 2: rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
-        they are there: the source tells them, by key. What it has no more is left out; a later event tells why."""
+        they are there: the source tells them, by key. What it has no more is left out; a later event tells why. A row
+        that moved is asked for in any case: what the target has under its old key may be of a later time, another's."""
         rows, key = np.flatnonzero(gaps(folded)), list(job.key)
-        bases = anchors(folded, key).take(pa.array(rows))
-        missing = rows[match(bases, job.target.lookup(bases, []), key) < 0]
+        own = folded.upserts.select(key).take(pa.array(rows))
+        absent = match(own, job.target.lookup(own, []), key) < 0
+        missing = rows[absent | np.isin(rows, folded.origins[ROW].to_numpy())]
         if not len(missing):
             return folded
         keys = folded.upserts.select(key).take(pa.array(missing))
@@ -369,13 +371,6 @@ def _key(batch: Batch, table: Table) -> tuple[str, ...]:
             hint="Give it a primary key, or REPLICA IDENTITY FULL and message.key.columns, or use the sink `history`.",
         )
     return key
-
-
-def _reads(runs: Sequence[Run]) -> pa.Table | None:
-    """The rows that were read: each is what its row is at the batch's end, so it tells what the log's events do not."""
-    whole = [run.rows.drop_columns(list(META[1:])) for run in runs if not run.unknown]
-    found = [rows.filter(pc.equal(rows["_op"], "r")) for rows in whole]
-    return pa.concat_tables(found) if any(rows.num_rows for rows in found) else None
 
 
 def _keys(folded: Folded, keep: pa.Table, key: list[str]) -> pa.Table:

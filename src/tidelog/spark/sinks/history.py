@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core.evolve import Parse, Step, as_text, plain
-from tidelog.core.fold import reads_first
+from tidelog.core.fold import in_order
 from tidelog.core.settings import Setting, parse
 from tidelog.spark.sinks import delta
 from tidelog.spark.sinks.console import render
@@ -66,7 +66,7 @@ class HistorySink:
 def _runs(changes: TableChanges) -> Iterator[pa.Table]:
     """Neighbouring runs of one shape together, what was read first, with `_before` as text."""
     gathered: list[pa.Table] = []
-    for _, rows in reads_first(changes.rows):
+    for _, rows in in_order(changes.rows):
         if not rows.num_rows:
             continue
         shown = rows.set_column(rows.column_names.index("_before"), "_before", _texts(rows["_before"]))
