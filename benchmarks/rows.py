@@ -69,10 +69,10 @@ def slot(database: Database, name: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def nudging(database: Database) -> Iterator[None]:
+def nudging(database: Database, every_s: float = WARM_SECONDS) -> Iterator[None]:
     """Commit to the table `warm` from time to time: who streams has something to deliver."""
     over = threading.Event()
-    thread = threading.Thread(target=_nudge, args=(database, over), name="nudge", daemon=True)
+    thread = threading.Thread(target=_nudge, args=(database, every_s, over), name="nudge", daemon=True)
     thread.start()
     try:
         yield
@@ -81,8 +81,8 @@ def nudging(database: Database) -> Iterator[None]:
         thread.join()
 
 
-def _nudge(database: Database, over: threading.Event) -> None:
+def _nudge(database: Database, every_s: float, over: threading.Event) -> None:
     again = f"INSERT INTO {WARM} VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET turn = warm.turn + 1"
     with database.connect() as connection:
-        while not over.wait(WARM_SECONDS):
+        while not over.wait(every_s):
             connection.execute(again.encode())

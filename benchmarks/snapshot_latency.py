@@ -94,19 +94,18 @@ def race_debezium(job: Job, seconds: float, settings: dict[str, str], *, beside:
             heard = Heard(contender)
             heard.start()
             warm = latency.warm_up(job.database, heard, RATE)
-            ask = debezium_ask(settings, job, rows.BIG)
-            committed_at, snapshots = commit(job, warm + 1, seconds, asked(ask, heard) if beside else None)
+            committed_at, snapshots = commit(job, warm + 1, seconds, asked(job, heard) if beside else None)
             latency.drain(heard, max(committed_at))
             contender.terminate()
             heard.join()
     return {**latency.summarise(committed_at, heard, RATE), **snapshots}
 
 
-def asked(ask: Callable[[], None], heard: Heard) -> Callable[[], Callable[[], bool]]:
+def asked(job: Job, heard: Heard) -> Callable[[], Callable[[], bool]]:
     def once() -> Callable[[], bool]:
         if heard.done.is_set():  # it counts to the number of rows once
             return lambda: True
-        ask()
+        debezium_ask(job, rows.BIG)
         return heard.done.is_set
 
     return once

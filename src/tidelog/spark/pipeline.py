@@ -161,7 +161,7 @@ class Run:
         try:
             self._sink: Sink | None = None
             # Before Spark takes its time to start.
-            self._connector.prepare(resuming=any(self._home.checkpoint.glob("offsets/[0-9]*")))
+            self._prepare(resuming=any(self._home.checkpoint.glob("offsets/[0-9]*")))
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
@@ -171,6 +171,11 @@ class Run:
         except BaseException:
             self.stop()
             raise
+
+    def _prepare(self, *, resuming: bool) -> None:
+        """What is missing is created, or told. Where a lost place in the log is made good, that is the source's."""
+        if not (resuming and self._connector.snapshot_settings().mode == "when_needed"):
+            self._connector.prepare(resuming=resuming)
 
     # -- the life of a run ---------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ def test_a_stale_row_is_not_delivered(database: Database, tmp_path: Path, window
 def test_a_transaction_over_many_batches(database: Database, tmp_path: Path) -> None:
     """It writes behind, in and ahead of the cursor, and commits when the walk is past most of it."""
     with items(database, tmp_path) as rig, database.connect(autocommit=False) as long:
+        assert rig.start  # a slot would wait for the transaction
         long.execute("UPDATE items SET n = -1 WHERE id % 70 = 0")
         rig.run(until=lambda r: len(r.reads) > 100)
         long.execute("UPDATE items SET id = id + 5 WHERE id % 90 = 0 AND id % 70 <> 0")
