@@ -94,6 +94,8 @@ class Reading:
         self._until: int | None = None
         self._floor = 0
         self._life = 0
+        self._planned_s = 0.0
+        self._batch_ms = 0
         self._held = False
         self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
@@ -109,8 +111,11 @@ class Reading:
 
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
         """The end of the next batch. `start` was committed: it is acknowledged on the way."""
+        self._batch_ms = int((time.monotonic() - self._planned_s) * 1000) if self._planned_s else 0
         try:
-            return self._next(start, events, size)
+            end = self._next(start, events, size)
+            self._planned_s = time.monotonic() if end is not start else 0.0
+            return end
         except PositionLost:
             if not self._renews:
                 raise
@@ -340,6 +345,7 @@ class Reading:
             reached=reached,
             floor=self._floor,
             rows=None if events is None else max(0, events - taken),
+            batch_ms=self._batch_ms,
             full=self.journal.full() and snapshot.since is not None and snapshot.since < start,
             windowed=self.snapshots.settings.writes_windows,
         )

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 Hook = Callable[[], None]
 
 
-class Crash(Exception):  # noqa: N818
+class Crash(Exception):
     """Raised by a hook: everything that lives in the process is lost."""
 
 
@@ -242,6 +242,12 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.crash()
+
+    def catch_up(self) -> None:
+        """Wait until the capture has everything that is in the log now."""
+        reading = self._reader().reading
+        assert reading._capture is not None
+        assert reading._capture.caught_up(reading.connector.log_end(), 10)
 
     def crash(self) -> None:
         """Lose everything that lives in the process."""

@@ -64,10 +64,15 @@ def finished(rig: Rig) -> bool:
     return bool(rig.log) and not rig.snapshot.get("entries")
 
 
-def times(step: Callable[[], None], at: int) -> Callable[[], None]:
+def times(step: Callable[[], object], at: int) -> Callable[[], None]:
     """A hook that does something the `at`-th time it is called."""
     calls = count(1)
-    return lambda: step() if next(calls) == at else None
+
+    def hook() -> None:
+        if next(calls) == at:
+            step()
+
+    return hook
 
 
 class Writer:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from demo.embedded import give_away, unprivileged
+
 from tests.integration.postgres.snapshot_rig import Rig, rows_of
 from tests.integration.postgres.snapshot_writers import Writer, create_items, finished
 from tests.servers import Database, Postgres

@@ -64,6 +64,7 @@ def test_a_stale_row_is_not_delivered(database: Database, tmp_path: Path, window
             database.execute("DELETE FROM items WHERE id IN (60, 1510)")
             database.execute("UPDATE items SET id = id + 1 WHERE id IN (70, 1520)")
             rig.hooks.read = lambda: None
+            rig.catch_up()
 
         rig.hooks.read = change
         rig.run()

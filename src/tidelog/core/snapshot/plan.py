@@ -24,8 +24,8 @@ from tidelog.model.schema import Table
 
 _SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 10_000, 500, 200_000
 _BYTES_MAX = 64 << 20
-_GROWTH_MAX = 4
-"""One reading may change the size of the next by this factor at most: the first ones are slow."""
+_GROWTH_MAX, _SHRINK_MAX = 4, 2
+"""One reading may change the size of the next by these factors at most: the first ones are slow."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class Now:
     """How many rows the batch may still take."""
     full: bool = False
     """The journal has no room left: nothing may hold it back."""
+    batch_ms: int = 0
+    """How long the last batch took, with all that the sink did; 0 when it is not known."""
     windowed: bool = False
     """The log itself tells when a chunk is passed: windows are written to the source."""
 
@@ -189,16 +191,19 @@ def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bound
     passed = 0 if now.windowed else found.passed
     done = replace(chunk, attempt=found.attempt, passed=passed, rows=found.rows, shape=found.shape)
     chunks = tuple(done if c is chunk else c for c in entry.chunks)
-    return replace(entry, chunks=chunks, size=_size(entry.size, found, bounds))
+    return replace(entry, chunks=chunks, size=_size(entry.size, found, now, bounds))
 
 
-def _size(size: int, found: Manifest, bounds: Bounds) -> int:
-    """As many rows as are read in the wanted time, and no more than memory likes."""
+def _size(size: int, found: Manifest, now: Now, bounds: Bounds) -> int:
+    """As many rows as are read in the wanted time, and no more than memory likes. Fewer, down to a quarter, where the
+    batch as a whole takes longer than twice that time: changes wait for it; but its own cost does not shrink along."""
     if bounds.rows or found.rows < _SIZE_MIN // 2:
         return size
-    wanted = found.rows * bounds.target_ms // max(1, found.ms)
+    read = found.rows * bounds.target_ms // max(1, found.ms)
+    whole = found.rows * 2 * bounds.target_ms // now.batch_ms if now.batch_ms else read
     room = _BYTES_MAX * found.rows // max(1, found.bytes)
     last = size or _SIZE_FIRST
+    wanted = max(min(read, whole), read // 4, last // _SHRINK_MAX)
     return max(_SIZE_MIN, min(wanted, room, _SIZE_MAX, last * _GROWTH_MAX))
 
 
