@@ -121,26 +121,24 @@ def commit(
     lasted: list[float] = []
     while sum(lasted) < seconds:
         began = time.monotonic()
-        found = commit_until(job, first, ask())
+        found, first = commit_until(job, first, ask())
         if not found:
             break
         lasted.append(time.monotonic() - began)
         committed_at |= found
-        first = max(committed_at) + 1
     if not committed_at:
         raise measure.ContenderFailed("the snapshot was over before a commit fell into it: take more rows")
     return committed_at, {"snapshots": len(lasted), "snapshot_s": [round(s, 1) for s in lasted]}
 
 
-def commit_until(job: Job, first: int, over: Callable[[], bool]) -> dict[int, float]:
-    """The commits before the snapshot was over; those of the last piece may have come after it."""
+def commit_until(job: Job, first: int, over: Callable[[], bool]) -> tuple[dict[int, float], int]:
+    """The commits before the snapshot was over, and the next id. Those of the last piece may have come after it."""
     committed_at: dict[int, float] = {}
     deadline = time.monotonic() + SNAPSHOT_SECONDS_MAX
-    while True:
+    while time.monotonic() < deadline:
         piece = latency.commit(job.database, first, RATE, PIECE_SECONDS)
-        if over():
-            return committed_at or piece
-        committed_at |= piece
         first = max(piece) + 1
-        if time.monotonic() > deadline:
-            raise measure.ContenderFailed(f"the snapshot was not over within {SNAPSHOT_SECONDS_MAX:.0f} s")
+        if over():
+            return committed_at, first
+        committed_at |= piece
+    raise measure.ContenderFailed(f"the snapshot was not over within {SNAPSHOT_SECONDS_MAX:.0f} s")

@@ -16,10 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from tidelog.contracts import Connector, Slice, Status
-from tidelog.core import signals
 from tidelog.core.signals import Signal
 from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.plan import Now
@@ -28,10 +25,11 @@ from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.readers import Readers
+from tidelog.engine.selections import Selections
+from tidelog.engine.signals import in_log
 from tidelog.engine.snapshots import Snapshots
 from tidelog.engine.stage import Stage
-from tidelog.errors import CorruptState, PositionLost, TransientError
-from tidelog.journal import segment
+from tidelog.errors import PositionLost, TransientError
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 from tidelog.journal.ledger import Ledger
@@ -45,7 +43,6 @@ _REPLAY_S = 300.0
 _CATCH_UP_S = 0.2
 _LOCK_S = 20.0
 STATUS = "status.json"
-_SELECTIONS = "selections"
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,7 @@ class Reading:
         self._files = files_of(definition, home)
         self._apart = definition.limits.apart or home.holder("capture") is not None
         self._readers = Readers(self._files)
+        self._selections = Selections(self._files)
         self._snapshots: Snapshots | None = None
         self._journal: SegmentJournal | None = None
         self._capture: Capture | None = None
@@ -137,21 +135,26 @@ class Reading:
 
     def plan(self, start: Offset, end: Offset) -> Plan:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
-        nothing = Plan(self._files.uri, self._definition.connector, self._selection(end.selection), (), ())
+        nothing = Plan(
+            self._files.uri,
+            self._definition.connector,
+            self._selections.of(end.selection, self.connector.selection()),
+            (),
+            (),
+        )
         if start.life != end.life:
             return nothing
         try:
-            return self._plan(start, end)
+            return self._plan(start, end, selection)
         except PositionLost:
             if not self._renews:
                 raise
             return nothing
 
-    def _plan(self, start: Offset, end: Offset) -> Plan:
+    def _plan(self, start: Offset, end: Offset, selection: Selection) -> Plan:
         self._serve(start)
         self._await(end.position)
         self.journal.require(start.position)
-        selection = self._selection(end.selection)
         slices = [s for s in self.journal.plan(start.position, end.position) if self._wanted(s, selection)]
         commits = self.journal.commit_slices(start.position, end.position) if selection.transactions else []
         snapshot = Snapshot.from_json(end.snapshot)
@@ -349,25 +352,18 @@ class Reading:
             full=self.journal.full() and snapshot.since is not None and snapshot.since < start,
             windowed=self.snapshots.settings.writes_windows,
         )
-        heard = self._heard(start, position)
-        return self.snapshots.advance(snapshot, heard, now, self._logged)
+        return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged)
+
+    def _heard(self, start: int, end: int) -> list[tuple[int, Signal]]:
+        """The signals that the log holds between two positions."""
+        name = self.snapshots.settings.heard_table
+        pieces = self.journal.plan(start, end) if name and start < end else []
+        mine = [p for p in pieces if p.table is not None and p.table.qualified == name]
+        return in_log(mine, self._files, self.connector.decoder(), self.connector.selection())
 
     def _logged(self, oid: int) -> str:
         table = next((t for t in self.journal.tables() if t.id == oid), None)
         return table.shape if table is not None else ""
-
-    def _heard(self, start: int, end: int) -> list[tuple[int, Signal]]:
-        """The signals that the log holds between two positions."""
-        name = self.snapshots.settings.signal_table
-        if not name or start == end or "source" not in self.snapshots.settings.signals:
-            return []
-        decoder, selection = self.connector.decoder(), self.connector.selection()
-        heard: list[tuple[int, Signal]] = []
-        for piece in self.journal.plan(start, end):
-            if piece.table is not None and piece.table.qualified == name:
-                rows = decoder.typed(segment.load(self._files, piece), piece.table, selection).rows
-                heard += _signals(rows, piece.table)
-        return heard
 
     def _window(self, emission: Emission, end: int) -> tuple[Slice, ...]:
         since, oid = emission.chunk.since, emission.entry.oid
@@ -425,31 +421,13 @@ class Reading:
 
     def _offset(self, position: int, xid: int, committed: int, snapshot: Snapshot) -> Offset:
         selection = self.connector.selection()
-        self._keep(selection)
+        self._selections.keep(selection)
         document = {**self.connector.document(position, xid, committed), **self._snapshot_document(snapshot)}
         floor = min(self._floor or position, position)
         return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life)
 
     def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
         return {} if self._silent else self.snapshots.document(snapshot)
-
-    def _keep(self, selection: Selection) -> None:
-        """Remember a selection for as long as the journal lives: a replay decodes under it."""
-        name = f"{_SELECTIONS}/{selection.fingerprint}.json"
-        if self._files.read(name) is None:
-            self._files.write(name, selection.to_json().encode())
-
-    def _selection(self, fingerprint: str) -> Selection:
-        current = self.connector.selection()
-        if fingerprint == current.fingerprint:
-            return current
-        text = self._files.read(f"{_SELECTIONS}/{fingerprint}.json")
-        if text is None:
-            raise CorruptState(
-                f"The batch was planned under the selection {fingerprint}, which the journal does not have any more.",
-                hint="Start once with the filters that were in force before, then change them.",
-            )
-        return Selection.from_json(text.decode())
 
 
 def files_of(definition: Definition, home: Home) -> Files:
@@ -466,17 +444,3 @@ def journal_of(definition: Definition, ledger: str, files: Files) -> SegmentJour
         compression=storage.compression,
         persistent=storage.persistent,
     )
-
-
-def _signals(rows: pa.RecordBatch, table: Table) -> list[tuple[int, Signal]]:
-    """Rows that were put into the table of signals; the end of an open window may also be told by its deletion."""
-    found = []
-    for row in rows.to_pylist():
-        values = [row[c.name] for c in table.columns]
-        if row["_op"] == "c" and (parts := signals.of_row(values)) is not None:
-            found.append((row["_position"], signals.parse(*parts)))
-        elif row["_op"] == "d" and row["_before"]:
-            id = str(row["_before"].get(table.columns[0].name) or "")
-            if id.endswith("-open"):
-                found.append((row["_position"], signals.WindowClose(id.removesuffix("-open"))))
-    return found

@@ -9,12 +9,17 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
+from tidelog.contracts import Decoder, Slice
 from tidelog.core import signals
 from tidelog.core.signals import Signal
 from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.journal import segment
+from tidelog.journal.files import Files
+from tidelog.model.selection import Selection
 
 
 def send(folder: Path, type: str, data: dict[str, object], id: str = "") -> str:
@@ -67,3 +72,27 @@ class Channels:
 
 def _ids(text: str) -> set[str]:
     return {signal.id for signal in signals.of_lines(text.splitlines())}
+
+
+def in_log(pieces: Sequence[Slice], files: Files, decoder: Decoder, selection: Selection) -> list[tuple[int, Signal]]:
+    """What the log tells of the table of signals, by position: rows that were put into it; the end of an open window
+    may also be told by the deletion of its row."""
+    heard: list[tuple[int, Signal]] = []
+    for piece in pieces:
+        assert piece.table is not None
+        rows = decoder.typed(segment.load(files, piece), piece.table, selection).rows
+        for row in rows.to_pylist():
+            signal = _of_change(row, [c.name for c in piece.table.columns])
+            if signal is not None:
+                heard.append((row["_position"], signal))
+    return heard
+
+
+def _of_change(row: dict[str, Any], names: Sequence[str]) -> Signal | None:
+    if row["_op"] == "c":
+        parts = signals.of_row([row[name] for name in names])
+        return signals.parse(*parts) if parts is not None else None
+    if row["_op"] == "d" and row["_before"]:
+        id = str(row["_before"].get(names[0]) or "")
+        return signals.WindowClose(id.removesuffix("-open")) if id.endswith("-open") else None
+    return None

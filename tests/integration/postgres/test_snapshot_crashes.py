@@ -99,7 +99,8 @@ def _lose(journal: Path, lost: str) -> None:
 def test_the_journal_is_lost(database: Database, tmp_path: Path, windows: str, lost: str) -> None:
     """With a batch planned that should deliver from it, and windows open behind it. The stage is read again, the log
     comes again from the server: it was told to keep it from the oldest window on."""
-    with items(database, tmp_path, windows, 20) as rig:
+    few = {"maxeventspertrigger": "60"}  # so that windows stay open over several batches
+    with items(database, tmp_path, windows, 20, **few) as rig:
         writer = write_at(rig, "staged", "committed", most=30)
         rig.run(until=lambda r: len(r.reads) > 60)
         rig.hooks.planned = times(_die, 1)

@@ -81,6 +81,11 @@ class SnapshotSettings:
     notification_file: str = ""
 
     @property
+    def heard_table(self) -> str:
+        """The table whose rows are signals to us; empty when there is none."""
+        return self.signal_table if "source" in self.signals or self.writes_windows else ""
+
+    @property
     def writes_windows(self) -> bool:
         """Whether the source is told of windows."""
         return not self.read_only and bool(self.signal_table)

@@ -1,0 +1,31 @@
+"""Selections that batches were planned with, kept beside the journal: a replay decodes under its own."""
+
+from __future__ import annotations
+
+from tidelog.errors import CorruptState
+from tidelog.journal.files import Files
+from tidelog.model.selection import Selection
+
+_FOLDER = "selections"
+
+
+class Selections:
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def keep(self, selection: Selection) -> None:
+        """Remember a selection for as long as the journal lives."""
+        name = f"{_FOLDER}/{selection.fingerprint}.json"
+        if self._files.read(name) is None:
+            self._files.write(name, selection.to_json().encode())
+
+    def of(self, fingerprint: str, current: Selection) -> Selection:
+        if fingerprint == current.fingerprint:
+            return current
+        text = self._files.read(f"{_FOLDER}/{fingerprint}.json")
+        if text is None:
+            raise CorruptState(
+                f"The batch was planned under the selection {fingerprint}, which the journal does not have any more.",
+                hint="Start once with the filters that were in force before, then change them.",
+            )
+        return Selection.from_json(text.decode())
