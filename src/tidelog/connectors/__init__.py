@@ -31,6 +31,11 @@ def chunk_reader(name: str, options: Mapping[str, str], pipeline: str = "tidelog
     return found
 
 
+def warm(name: str) -> None:
+    """Load what reading chunks needs: the drivers are large, and the first batch should not wait for them."""
+    import_module(f"{__name__}.{_folder(name)}.chunks").warm()
+
+
 def _folder(name: str) -> str:
     if name not in _FOLDERS:
         near = nearest(name, list(_FOLDERS))

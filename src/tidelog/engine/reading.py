@@ -135,13 +135,8 @@ class Reading:
 
     def plan(self, start: Offset, end: Offset) -> Plan:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
-        nothing = Plan(
-            self._files.uri,
-            self._definition.connector,
-            self._selections.of(end.selection, self.connector.selection()),
-            (),
-            (),
-        )
+        selection = self._selections.of(end.selection, self.connector.selection())
+        nothing = Plan(self._files.uri, self._definition.connector, selection, (), ())
         if start.life != end.life:
             return nothing
         try:

@@ -42,5 +42,6 @@ class WarmupReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         connectors.decoder(self._connector)
+        connectors.warm(self._connector)
         row = {"sequence": partition.value, "table": "", "selection": "", "rows": 0, "operations": "{}"}
         yield pa.RecordBatch.from_pylist([row] * 100, schema=work.STAGED)

@@ -11,10 +11,10 @@ import pytest
 
 from tests.integration.postgres.world import World, catch_up, decode, follow, told, until
 from tidelog.contracts import Status
+from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine import apart as apart_module
 from tidelog.engine import readers as readers_module
 from tidelog.engine.apart import run_apart
-from tidelog.core.snapshot.state import Snapshot
 from tidelog.errors import ConfigError, CorruptState, PositionLost
 from tidelog.model.offset import Offset
 

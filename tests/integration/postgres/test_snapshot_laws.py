@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import threading
 import time
@@ -52,6 +53,27 @@ def test_a_commit_that_is_delivered_before_it_is_visible(private_postgres: Postg
         rig.run()
         rig.check("items")
         assert _rises_past(rig, delivered - 1)
+
+
+def test_the_window_of_an_invisible_commit_outlives_a_crash(private_postgres: Postgres, tmp_path: Path) -> None:
+    """The chunk is read, the process dies, and the journal with it: the event that the chunk has not seen was delivered
+    long before, and must be read again from the slot for the window."""
+    database = private_postgres.create_database("shop")
+    with items(database, tmp_path, size=500, **{"snapshot.mode": "no_data"}) as rig:
+        rig.run()
+        _configure(private_postgres, "synchronous_standby_names", "nobody")
+        stuck = threading.Thread(target=lambda: database.execute("UPDATE items SET v = 'invisible' WHERE id = 10"))
+        stuck.start()
+        rig.run(until=lambda r: len(r.target["public.items"]) == 1)
+        send(rig.folder / "signals", "execute-snapshot", {"data-collections": ["public.items"]}, "late")
+        rig.run(until=lambda r: bool(r.snapshot.get("entries", [{}])[0].get("chunks")))
+        _configure(private_postgres, "synchronous_standby_names", "")
+        stuck.join(10)
+        rig.crash()
+        shutil.rmtree(rig.folder / "journal" / "segments")
+        rig.run()
+        assert rig.target["public.items"][(10,)]["v"] == "invisible"
+        rig.check("items")
 
 
 def _rises_past(rig: Rig, position: int) -> bool:

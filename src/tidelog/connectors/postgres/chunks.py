@@ -7,6 +7,7 @@ Connections stay with the process and serve the next chunk.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from tidelog.connectors.postgres import columns, config, walk
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import REPLAYED, Bulk, reader_conninfo
+from tidelog.connectors.postgres.client import REPLAYED, Bulk, arrow_driver, reader_conninfo
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal
 from tidelog.contracts import Scan, Span, Watermark
@@ -41,8 +42,19 @@ _idle: dict[tuple[int, str], list[Bulk]] = {}
 """Connections by process (a fork must not share them) and by what they connect to."""
 
 
+@atexit.register
+def _close() -> None:
+    for (process, _), idle in _idle.items():
+        for bulk in idle if process == os.getpid() else ():
+            bulk.close()
+
+
 def create(options: Mapping[str, str], pipeline: str = "tidelog") -> PostgresChunks:
     return PostgresChunks(config.read(options, pipeline))
+
+
+def warm() -> None:
+    arrow_driver()
 
 
 class PostgresChunks:

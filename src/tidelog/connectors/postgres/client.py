@@ -218,7 +218,7 @@ class Bulk:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._driver = _arrow_driver()
+        self._driver = arrow_driver()
         with self._translated():
             self._connection = self._driver.connect(reader_conninfo(config), autocommit=True)
 
@@ -262,7 +262,7 @@ def _plain(field: pa.Field, column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _arrow_driver() -> ModuleType:
+def arrow_driver() -> ModuleType:
     """Loaded where chunks are read and nowhere else: it is large."""
     try:
         from adbc_driver_postgresql import dbapi

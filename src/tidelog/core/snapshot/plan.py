@@ -22,7 +22,7 @@ from tidelog.core.snapshot.state import BLOCKING, INITIAL, Chunk, Emission, Entr
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
 
-_SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 10_000, 500, 200_000
+_SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 20_000, 500, 500_000
 _BYTES_MAX = 64 << 20
 _GROWTH_MAX, _SHRINK_MAX = 4, 2
 """One reading may change the size of the next by these factors at most: the first ones are slow."""
