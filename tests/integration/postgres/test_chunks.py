@@ -652,7 +652,8 @@ def test_windows_are_told_in_the_signal_table(database: Database, connector: Pos
     }
     chunk = opened(database, scan, **settings)
     ((key, kind, body, _),) = database.execute('SELECT * FROM "S".sig')
-    assert (key, kind, list(json.loads(body))) == ("a-open", "snapshot-window-open", ["openWindowTimestamp"])
+    assert (key, kind) == ("a-open", "snapshot-window-open")
+    assert json.loads(body).keys() == {"openWindowTimestamp", "dataCollectionId"}
     assert read(chunk) == [{"id": 1}]
     rows = {row[0]: (row[1], json.loads(row[2])) for row in database.execute('SELECT * FROM "S".sig')}
     if strategy == "insert_delete":

@@ -221,6 +221,7 @@ class Bulk:
         self._driver = arrow_driver()
         with self._translated():
             self._connection = self._driver.connect(reader_conninfo(config), autocommit=True)
+        self._open: Any = None
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         texts = tuple(Literal(value).as_string(None) for value in parameters)
@@ -233,6 +234,7 @@ class Bulk:
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """At least one, also of no rows."""
         with self._translated(), self._connection.cursor() as cursor:
+            self._open = cursor
             cursor.execute(sql)
             found = cursor.fetch_record_batch()
             empty = pa.RecordBatch.from_pylist([], schema=found.schema)
@@ -240,7 +242,10 @@ class Bulk:
             yield from found
 
     def close(self) -> None:
+        """Also while rows are still coming."""
         with self._translated():
+            if self._open is not None:
+                self._open.close()
             self._connection.close()
 
     @contextmanager
