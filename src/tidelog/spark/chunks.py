@@ -7,11 +7,10 @@ lead to them or past them; but what was delivered and is not visible yet must no
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -48,16 +47,6 @@ class Read:
     export: str = ""
     sweep: bool = False
     """Only the keys, and all of them."""
-
-    def to_json(self) -> str:
-        """Without the settings."""
-        return json.dumps({k: v for k, v in asdict(self).items() if k != "options"})
-
-    @staticmethod
-    def from_json(text: str, options: dict[str, str]) -> Read:
-        raw = json.loads(text)
-        spans = {end: None if raw[end] is None else tuple(raw[end]) for end in ("low", "high")}
-        return Read(**{**raw, **spans, "key": tuple(raw["key"]), "options": options})
 
     @property
     def scan(self) -> Scan:

@@ -11,9 +11,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -314,29 +312,16 @@ class Run:
     def _apply(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         try:
-            rows = sorted(frame.collect(), key=lambda row: row.sequence)
-            staged = [row for row in rows if not row.read]
-            with self._reading([row.read for row in rows if row.read]):
-                batch = self._batch(frame, batch_id, staged)
-                self._source.after(batch.tables)
-                assert self._sink is not None
-                self._sink.apply(batch)
+            staged = sorted(frame.collect(), key=lambda row: row.sequence)
+            batch = self._batch(frame, batch_id, staged)
+            self._source.after(batch.tables)
+            assert self._sink is not None
+            self._sink.apply(batch)
         except BaseException as exc:
             self._failure = exc
             raise
         self._count(batch_id, sum(row.rows for row in staged), began)
         self._clear(staged)
-
-    @contextmanager
-    def _reading(self, texts: Sequence[str]) -> Iterator[None]:
-        """Read chunks on the executors while the sink works; the batch is over when both are."""
-        options, journal = self._definition.source_options, self._journal
-        reads = [chunks.Read.from_json(text, options) for text in texts]
-        with ThreadPoolExecutor(1, "tidelog-chunks") as pool:
-            going = pool.submit(_read_all, self._spark, journal, reads) if reads else None
-            yield
-            if going is not None:
-                going.result()
 
     def _batch(self, frame: DataFrame, batch_id: int, staged: Sequence[Row]) -> Batch:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -436,13 +421,6 @@ class Run:
             ours: TidelogError = kind(found[2].strip())
             return ours
         return self._failure or error or TidelogError("The query ended without saying why.")
-
-
-def _read_all(spark: SparkSession, journal: str, reads: Sequence[chunks.Read]) -> None:
-    def read(task: chunks.Read) -> None:
-        chunks.read(journal, task, texts=False)
-
-    spark.sparkContext.parallelize(reads, len(reads)).foreach(read)
 
 
 def _status(home: Home) -> Status:

@@ -144,9 +144,7 @@ class _Planning:
             tasks.append(replace(task, commits=plan.commits))
         # The log comes first: a batch waits for all, but a change should not wait behind a chunk.
         tasks += [replace(task, emit=emit) for emit in self._emits(plan)]
-        reads = self._reads(plan)
-        apart = [tuple(reads)] if shape == "staged" and reads else [(read,) for read in reads]
-        tasks += [replace(task, reads=some) for some in apart]
+        tasks += [replace(task, read=read) for read in self._reads(plan)]
         return [Partition(replace(t, sequence=i)) for i, t in enumerate(tasks)]
 
     def _reads(self, plan: Plan) -> list[chunks.Read]:

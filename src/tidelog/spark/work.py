@@ -40,7 +40,6 @@ STAGED = pa.schema(
         ("selection", pa.string()),  # what the batch was planned with
         ("rows", pa.int64()),
         ("operations", pa.string()),  # JSON {op: count}
-        ("read", pa.string()),  # a chunk to be read while the sink is busy; nothing else then
     ]
 )
 
@@ -57,7 +56,7 @@ class Task:
     slices: tuple[Slice, ...]
     commits: tuple[Slice, ...] = ()
     stage: str = ""
-    reads: tuple[chunks.Read, ...] = ()
+    read: chunks.Read | None = None
     emit: chunks.Emit | None = None
     snapshotting: frozenset[int] = frozenset()
     """Tables whose snapshot is not complete."""
@@ -66,8 +65,8 @@ class Task:
 def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
     decoder = connectors.decoder(task.connector)
     selection = Selection.from_json(task.selection)
-    if task.reads:
-        yield from _read(task)
+    if task.read is not None:
+        chunks.read(task.journal, task.read, texts=task.shape == "envelope")
     elif task.emit is not None:
         yield from _delivered(task, task.emit, decoder, selection, schema)
     elif task.shape == "staged":
@@ -77,16 +76,6 @@ def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]
     else:
         assert schema is not None
         yield from _typed(task, decoder, selection, schema)
-
-
-def _read(task: Task) -> Iterator[pa.RecordBatch]:
-    """A plain query reads chunks here. A pipeline reads them beside its sink: it is told which."""
-    if task.shape == "staged":
-        rows = [{"sequence": task.sequence * 10_000, "rows": 0, "read": read.to_json()} for read in task.reads]
-        yield pa.RecordBatch.from_pylist(rows, schema=STAGED)
-    else:
-        for read in task.reads:
-            chunks.read(task.journal, read, texts=task.shape == "envelope")
 
 
 def _delivered(

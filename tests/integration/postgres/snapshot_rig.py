@@ -28,7 +28,7 @@ from tidelog.engine.stage import Stage
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.spark import chunks
-from tidelog.spark.source import STAGE, StreamReader, definition_of
+from tidelog.spark.source import STAGE, StreamReader
 
 Row = dict[str, Any]
 Hook = Callable[[], None]
@@ -160,19 +160,12 @@ class Rig:
                 if done == self.partitions:
                     raise Crash
                 for batch in reader.read(partition):
-                    rows += [row for row in batch.to_pylist() if not self._is_read(row)]
+                    rows += batch.to_pylist()
         self.hooks.executed()
         if self.applied == self.committed:
             self._apply(rows)
             self.applied += 1
         self.hooks.applied()
-
-    def _is_read(self, row: Row) -> bool:
-        """A pipeline reads chunks beside its sink; here they are read when they are told."""
-        if row["read"]:
-            options = definition_of(self.options).source_options
-            chunks.read(str(self.folder / "journal"), chunks.Read.from_json(row["read"], options), texts=False)
-        return bool(row["read"])
 
     def commit(self) -> None:
         self.committed += 1
