@@ -40,7 +40,7 @@ class Snapshots:
         self._stage = stage
         self.settings = connector.snapshot_settings()
         self._bounds = Bounds(
-            self.settings.parallelism or parallelism, self.settings.chunk_rows, self.settings.target_ms
+            self.settings.parallelism or max(1, parallelism - 1), self.settings.chunk_rows, self.settings.target_ms
         )
         self._channels = Channels(self.settings, home.signals)
         self._notices = Notices(self.settings, home, name)

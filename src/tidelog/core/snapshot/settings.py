@@ -41,7 +41,10 @@ SETTINGS = (
     ),
     Setting("incremental.snapshot.chunk.target.ms", "How long reading a chunk should take.", "300", count),
     Setting(
-        "incremental.snapshot.parallelism", "Chunks read at the same time; 0: as many as Spark has cores.", "0", count
+        "incremental.snapshot.parallelism",
+        "Chunks read at the same time; 0: one for each core of Spark but one, which the stream keeps.",
+        "0",
+        count,
     ),
     Setting(
         "incremental.snapshot.watermarking.strategy",
@@ -71,7 +74,7 @@ class SnapshotSettings:
     """0: as many as are read in `target_ms`."""
     target_ms: int = 300
     parallelism: int = 0
-    """0: as many as Spark has cores."""
+    """0: one for each core of Spark but one."""
     strategy: str = "insert_insert"
     read_only: bool = True
     signals: tuple[str, ...] = SIGNALS
