@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any, Protocol, cast
 
+from tidelog.connectors.plugins import PLUGINS, Plugin, capturing, plugin
 from tidelog.contracts import ChunkReader, Connector, Decoder
-from tidelog.core.settings import nearest
-from tidelog.errors import ConfigError
+from tidelog.core.offsets.compare import Order
+from tidelog.core.offsets.document import Document
 
-_FOLDERS = {"postgres": "postgres", "postgresql": "postgres"}
+__all__ = ["PLUGINS", "Offsets", "Plugin", "captures", "chunk_reader", "create", "decoder", "offsets", "plugin", "warm"]
+
+
+class Offsets(Protocol):
+    """What each folder's `offset` has."""
+
+    DOCUMENT: Document
+
+    def compare(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> Order:
+        """Where the first offset lies, seen from the second."""
+
+    def describe(self, offset: Mapping[str, Any]) -> str:
+        """The offset in one plain sentence."""
 
 
 def create(name: str, options: Mapping[str, str], *, pipeline: str = "tidelog") -> Connector:
@@ -36,11 +50,15 @@ def warm(name: str) -> None:
     import_module(f"{__name__}.{_folder(name)}.chunks").warm()
 
 
+def offsets(name: str) -> Offsets:
+    """The offset documents of a database, whether or not its changes are captured; needs no driver."""
+    return cast(Offsets, import_module(f"{__name__}.{plugin(name).name}.offset"))
+
+
+def captures(name: str) -> bool:
+    """Whether its changes can be captured; its offsets can be managed anyway."""
+    return plugin(name).captures
+
+
 def _folder(name: str) -> str:
-    if name not in _FOLDERS:
-        near = nearest(name, list(_FOLDERS))
-        raise ConfigError(
-            f"There is no connector {name!r}.",
-            hint=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(_FOLDERS))}.",
-        )
-    return _FOLDERS[name]
+    return capturing(name).name

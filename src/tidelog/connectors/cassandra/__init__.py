@@ -1,0 +1,1 @@
+"""Cassandra: its offsets."""

@@ -1,0 +1,1 @@
+"""Db2: its offsets."""

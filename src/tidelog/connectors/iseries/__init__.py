@@ -1,0 +1,1 @@
+"""IBM i (iSeries): its offsets."""

@@ -1,0 +1,1 @@
+"""MySQL: its offsets."""

@@ -1,0 +1,1 @@
+"""Vitess: its offsets."""

@@ -1,0 +1,1 @@
+"""Offset documents: what a connector's offset may say, field by field, and how two of them relate. Pure."""
