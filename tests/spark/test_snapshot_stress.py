@@ -20,7 +20,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.servers import Database
+from tests.integration.postgres.test_snapshot_standby import replay, standby_of, telling_of_transactions
+from tests.servers import Database, Postgres
 from tidelog.cli.verify import target_of
 from tidelog.engine.definition import connector_of, load
 from tidelog.engine.verify import verify
@@ -202,6 +203,7 @@ def campaign(
     writers: Writers,
     kills: int,
     meddle: Callable[[int], None] = lambda _: None,
+    settle: Callable[[], None] = lambda: None,
 ) -> None:
     dice = random.Random(writers.seed)
     with writers.at_work():
@@ -209,6 +211,7 @@ def campaign(
             meddle(kill)
             stress.run_and_kill(dice, share=0.8 * (kill + 0.5) / kills)
     assert writers.transactions > 0
+    settle()
     stress.drain()
     assert stress.differences() == 0
 
@@ -260,3 +263,22 @@ def test_a_snapshot_by_a_role_that_only_reads(database: Database, tmp_path: Path
     finally:
         database.execute(f"DROP OWNED BY {role}")
         database.execute(f"DROP ROLE {role}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("rows", "writers", "kills"), [(30_000, 3, 2), (500_000, 8, 5)])
+@pytest.mark.timeout(2400)
+def test_a_snapshot_from_a_standby_survives_kills(
+    private_postgres: Postgres, tmp_path: Path, rows: int, writers: int, kills: int
+) -> None:
+    """Log and rows come from the standby, by replay positions; people write to the primary."""
+    primary = private_postgres.create_database("shop")
+    primary.execute(SCHEMA.format(rows=rows))
+    primary.execute("CREATE PUBLICATION shop_stress FOR TABLE big, pair")
+    with standby_of(private_postgres, tmp_path / "standby") as server:
+        standby = Database(server, "shop")
+        replay(primary, standby)
+        stress = Stress(standby, tmp_path, "publication.autocreate.mode: disabled")
+        with telling_of_transactions(private_postgres):
+            stress.prepare()
+        campaign(stress, Writers(primary, rows, 13, writers), kills, settle=lambda: replay(primary, standby))

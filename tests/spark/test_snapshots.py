@@ -88,6 +88,31 @@ def test_typed_columns_of_rows_that_existed(spark: SparkSession, options: Option
     assert len(rows) == 25
 
 
+@pytest.mark.parametrize("mode", ["warn", "dead-letter"])
+def test_a_row_that_does_not_fit_its_type(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, mode: str
+) -> None:
+    database.execute("CREATE TABLE g (id int PRIMARY KEY, amount numeric(8, 2))")
+    database.execute(
+        "INSERT INTO g SELECT i, CASE WHEN i % 10 = 0 THEN numeric 'NaN' ELSE i END FROM generate_series(1, 30) i"
+    )
+    more = {"event.processing.failure.handling.mode": mode, "incremental.snapshot.chunk.size": "10"}
+    pipeline = build(source={"snapshot.mode": "initial", **more})
+    told: list[str] = []
+    pipeline.run(spark, once=True, watch=lambda progress: told.extend(progress.warnings))
+    assert ids(tmp_path) == [i for i in range(1, 31) if i % 10]
+    letters = tmp_path / "lake" / "_dead_letters"
+    if mode == "warn":
+        assert any("could not be decoded and were left out; public.g" in warning for warning in told)
+        assert not letters.exists()
+        return
+    database.execute("INSERT INTO g VALUES (31, 'NaN')")
+    pipeline.run(spark, once=True)
+    found = DeltaTable(str(letters)).to_pyarrow_table().sort_by("position").to_pylist()
+    assert [letter["op"] for letter in found] == ["r", "r", "r", "c"]
+    assert sorted(json.loads(letter["payload"])["id"] for letter in found[:3]) == ["10", "20", "30"]
+
+
 def test_every_start_takes_all_rows_and_forgets_what_is_gone(
     spark: SparkSession, database: Database, build: Build, tmp_path: Path
 ) -> None:

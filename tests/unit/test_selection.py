@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,3 +95,27 @@ def test_a_table_comes_back_from_its_text_and_differs_by_its_fingerprint() -> No
     assert Table.from_json(table.to_json()).fingerprint == table.fingerprint
     assert replace(table, key=()).fingerprint != table.fingerprint
     assert replace(table, columns=table.columns[:1]).fingerprint != table.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("selection", "blurred"),
+    [
+        ({"rules": (ColumnRule("mask", r".*\.id", 3),)}, ["id"]),
+        ({"rules": (ColumnRule("truncate", r".*\.id", 3), ColumnRule("hash", r".*\.id", algorithm="MD5"))}, ["id"]),
+        ({"rules": (ColumnRule("hash", r".*\.id", algorithm="MD5"),)}, []),
+        ({"rules": (ColumnRule("mask", r".*\.note", 3),)}, []),
+        ({"rules": (ColumnRule("mask", r".*\.note", 3),), "message_keys": "public.orders:note"}, ["note"]),
+        # The log's own key still tells the rows of a window apart, unless it is not delivered.
+        ({"rules": (ColumnRule("mask", r".*\.id", 3),), "message_keys": "public.orders:note"}, ["id"]),
+        (
+            {
+                "rules": (ColumnRule("mask", r".*\.id", 3),),
+                "message_keys": "public.orders:note",
+                "exclude_columns": r".*\.id",
+            },
+            [],
+        ),
+    ],
+)
+def test_keys_that_rules_blur(selection: dict[str, Any], blurred: list[str]) -> None:
+    assert Selection(**selection).blurred_keys(ORDERS) == blurred

@@ -8,11 +8,12 @@ ended; a second one is refused while the first lives.
 from __future__ import annotations
 
 import argparse
+import threading
 from typing import TYPE_CHECKING
 
 from tidelog.cli.display import Board, Line
 from tidelog.cli.loading import loaded, require_writable
-from tidelog.cli.signals import terminable
+from tidelog.cli.signals import setting
 from tidelog.engine.home import Home
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ def run(arguments: argparse.Namespace) -> int:
     line = Line(definition.name)
     board = Board(line)
     total = 0
+    stop = threading.Event()
 
     def watch(progress: Progress) -> None:
         nonlocal total
         total = progress.events_total
         board.show(progress)
+        if stop.is_set():  # not raised by the signal itself: Spark's bridge takes an interrupt for an error of its own
+            raise KeyboardInterrupt
 
-    with terminable():
+    with setting(stop):
         try:
             line.show("starting Spark", urgent=True)
             from tidelog.spark.pipeline import Pipeline

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from tidelog.journal.journal import SegmentJournal
 
 _POLL_S = 0.1
 _PING_S = 0.02
+_BEAT_S = 1.0
+"""Somebody in another process may wait for the log to pass a place, and cannot say so."""
 _STATUS_S = 1.0
 _LAG_S = 10.0
 _IDLE_S = 5.0
@@ -111,7 +113,7 @@ class Capture:
         return self._now()
 
     def seen(self) -> int:
-        """The log is known up to here."""
+        """All that was committed when the log ended here is in the journal."""
         return self._seen
 
     def raise_failure(self) -> None:
@@ -153,7 +155,7 @@ class Capture:
                 attempt, reopen = attempt + 1, True
 
     def _session(self) -> None:
-        start = self._skip_idle(self._from)
+        start = skip_idle(self._notes, self._from)
         tail = self._connector.tail(start, self.journal.tables(), self._portion_bytes)
         self._told = 0  # a new tail has heard nothing yet
         try:
@@ -167,13 +169,13 @@ class Capture:
         if self.journal.full():
             self._hold(tail)
         else:
-            if self._seen < self._goal and self._is_due("ping", _PING_S):
+            if self._is_due("ping", _PING_S if self._seen < self._goal else _BEAT_S):
                 tail.ping()
             portion = tail.poll(_POLL_S, self._wanted.is_set())
             if portion is not None:
                 self._append(portion)
         self._confirm(tail)
-        self._seen = tail.seen() if tail.quiet() else self._seen
+        self._seen = tail.reached() if tail.quiet() else self._seen
         self._report()
 
     def _append(self, portion: Portion) -> None:
@@ -208,13 +210,6 @@ class Capture:
             for place in self._notes:
                 place.write(_IDLE_FILE, note)
             tail.acknowledge(seen)
-
-    def _skip_idle(self, start: int) -> int:
-        for note in filter(None, (place.read(_IDLE_FILE) for place in self._notes)):
-            idle = json.loads(note)
-            if idle["position"] <= start <= idle["seen"]:
-                start = int(idle["seen"])
-        return start
 
     # -- telling -----------------------------------------------------------------------------------------------
 
@@ -255,6 +250,15 @@ class Capture:
             return False
         self._due[what] = time.monotonic()
         return True
+
+
+def skip_idle(places: Sequence[Files], start: int) -> int:
+    """Where the log goes on after `start`, past a stretch of which a note says that it is empty."""
+    for note in filter(None, (place.read(_IDLE_FILE) for place in places)):
+        idle = json.loads(note)
+        if idle["position"] <= start <= idle["seen"]:
+            start = int(idle["seen"])
+    return start
 
 
 def write_status(path: Path) -> Callable[[Status], None]:

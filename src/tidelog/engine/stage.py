@@ -28,9 +28,11 @@ class Note:
     """The table as it was, JSON."""
     watermark: str = ""
     read_us: int = 0
+    letters: int = 0
+    """How many rows did not fit their types, and lie in a file of their own."""
 
     def to_json(self) -> str:
-        own = {"table": self.table, "watermark": self.watermark, "read_us": self.read_us}
+        own = {"table": self.table, "watermark": self.watermark, "read_us": self.read_us, "letters": self.letters}
         return json.dumps({**asdict(self.manifest), **own})
 
     @staticmethod
@@ -73,6 +75,10 @@ class Stage:
     def rows(self, chunk: str, attempt: str) -> str:
         """The file with the rows of an attempt."""
         return f"{chunk}.{attempt}.arrow"
+
+    def letters(self, chunk: str, attempt: str) -> str:
+        """The file with the dead letters of an attempt."""
+        return f"{chunk}.{attempt}.letters"
 
     def keep(self, chunks: set[str]) -> None:
         """Delete everything but these chunks."""

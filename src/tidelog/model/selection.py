@@ -85,6 +85,15 @@ class Selection:
                 return tuple(n.strip() for n in names.split(","))
         return table.key
 
+    def blurred_keys(self, table: Table) -> list[str]:
+        """The delivered columns of a key, the target's or the log's, of which a rule leaves too little to tell rows
+        apart: a hash keeps them apart, a mask and a cut do not."""
+        delivered = {c.name: c for c in self.columns_of(table)}
+        told = table.key if set(table.key) <= delivered.keys() else ()
+        names = dict.fromkeys((*self.key_of(table), *told))
+        rules = {n: self.rules_for(table, delivered[n]) for n in names if n in delivered}
+        return [name for name, found in rules.items() if any(rule.kind != "hash" for rule in found)]
+
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]

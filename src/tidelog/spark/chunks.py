@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from tidelog import connectors
-from tidelog.contracts import ChunkReader, Decoder, Key, Scan, Slice, Span
+from tidelog.contracts import FAILURES, ChunkReader, Decoded, Decoder, Key, Scan, Slice, Span
 from tidelog.core.fold import META, Run
 from tidelog.core.snapshot import watermark, window
 from tidelog.core.snapshot.plan import Manifest
@@ -77,6 +77,8 @@ class Chunk:
     read_us: int
     file: str | None = None
     """Where exactly these rows lie already."""
+    letters: pa.Table = field(default_factory=FAILURES.empty_table)
+    """Rows that do not fit their types. They are told of as they were read, whatever the window says."""
 
 
 def read(journal: str, task: Read, *, texts: bool) -> Note:
@@ -90,9 +92,11 @@ def read(journal: str, task: Read, *, texts: bool) -> Note:
         note = Note(Manifest(attempt, refused=str(exc)))
     else:
         size = _write(stage.files, stage.rows(task.chunk, attempt), found.rows)
+        if found.letters.num_rows:
+            _write(stage.files, stage.letters(task.chunk, attempt), found.letters)
         ms = int((time.monotonic() - began) * 1000)
         manifest = Manifest(attempt, found.rows.num_rows, size, ms, found.position, found.table.shape)
-        note = Note(manifest, found.table.to_json(), found.watermark, found.read_us)
+        note = Note(manifest, found.table.to_json(), found.watermark, found.read_us, found.letters.num_rows)
     stage.put(task.chunk, note)
     return note
 
@@ -109,12 +113,19 @@ def _read(task: Read, attempt: str, *, texts: bool) -> Found:
     span = Span(task.low, task.high)
     opened = reader.open(task.scan, span, attempt=attempt, asked_by=task.asked_by, texts=texts)
     try:
-        batches = list(opened.rows())
+        batches, letters = list(opened.rows()), opened.letters()
         position, read_us = opened.end(), time.time_ns() // 1000
     finally:
         opened.close()
     rows = window.stamp(pa.Table.from_batches(batches), position=position, ts_us=read_us)
-    return Found(opened.table, rows, position, read_us, watermark=opened.watermark.to_json())
+    told = letters[:0] if task.sweep else _placed(letters, position)
+    return Found(opened.table, rows, position, read_us, letters=told, watermark=opened.watermark.to_json())
+
+
+def _placed(letters: pa.Table, position: int) -> pa.Table:
+    places = {"position": pa.repeat(pa.scalar(position, pa.int64()), letters.num_rows)}
+    places["ordinal"] = pa.array(range(letters.num_rows), pa.int64())
+    return pa.table([places.get(f.name, letters[f.name]) for f in FAILURES], schema=FAILURES)
 
 
 def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *, texts: bool) -> Chunk:
@@ -142,9 +153,14 @@ def _staged(journal: str, task: Emit) -> Found | None:
     note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
     file = stage.rows(task.read.chunk, note.manifest.attempt)
     rows = load(stage.files, file)
-    if rows is None:
+    letters = _letters(stage, task.read.chunk, note)
+    if rows is None or letters is None:
         return None
-    return Found(note.version, rows, note.manifest.passed, note.read_us, file, note.watermark)
+    return Found(note.version, rows, note.manifest.passed, note.read_us, file, letters, note.watermark)
+
+
+def _letters(stage: Stage, chunk: str, note: Note) -> pa.Table | None:
+    return load(stage.files, stage.letters(chunk, note.manifest.attempt)) if note.letters else FAILURES.empty_table()
 
 
 def _window(
@@ -200,15 +216,13 @@ def _key(table: Table, selection: Selection, rows: pa.Table) -> Sequence[str]:
     return table.key if set(table.key) <= set(rows.column_names) else selection.key_of(table)
 
 
-def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) -> list[pa.RecordBatch]:
+def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) -> list[Decoded]:
     """The rows, read as texts, in the envelope; the very last row of an initial snapshot says so."""
     texts = chunk.rows.drop_columns([n for n in META if n in chunk.rows.column_names])
     cut = texts.num_rows - 1 if task.last else texts.num_rows
     parts = [(texts.slice(0, cut), task.snapshot), (texts.slice(cut), "last")]
     return [
-        decoder.read_envelope(
-            part, chunk.table, selection, snapshot=word, position=chunk.position, ts_us=chunk.read_us
-        ).rows
+        decoder.read_envelope(part, chunk.table, selection, snapshot=word, position=chunk.position, ts_us=chunk.read_us)
         for part, word in parts
         if part.num_rows
     ]

@@ -7,9 +7,12 @@ the JVM prints before and beside log4j goes to a file next to it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,12 +71,30 @@ def _start(settings: Mapping[str, str], home: Home) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     output = home.path / "spark.out"
     try:
-        with output.open("wb") as out:
+        with output.open("wb") as out, _undisturbed():
             gateway = None if SparkContext._gateway else launch_gateway(conf, _silent(out.fileno()))  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
+            SparkContext(conf=conf, gateway=gateway)
     except (PySparkRuntimeError, FileNotFoundError) as exc:
         raise ConfigError(f"Spark did not start: {_complaint(output)}.", hint=_JAVA_CURE) from exc
     return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """An interrupt waits until Spark stands: a JVM that is left half started never ends by itself. And whoever handled
+    interrupts before does so again: Spark's own handler speaks to the JVM in the middle of another call."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        yield
+        return
+    came: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for awaited, handler in before.items():
+            signal.signal(awaited, signal.SIG_DFL if handler is None else handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 _JAVA_CURE = "Spark needs Java 17 or 21: install it, and set JAVA_HOME to its folder."

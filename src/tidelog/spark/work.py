@@ -83,15 +83,19 @@ def _delivered(
 ) -> Iterator[pa.RecordBatch]:
     chunk = chunks.deliver(task.journal, emit, decoder, selection, texts=task.shape == "envelope")
     if task.shape == "envelope":
-        yield from chunks.envelopes(emit, chunk, decoder, selection)
+        for decoded in chunks.envelopes(emit, chunk, decoder, selection):
+            yield from _with_letters(decoded, selection)
     elif task.shape == "typed":
         assert schema is not None
+        _warn(chunk.letters)
         for batch in chunk.rows.to_batches():
             yield fit(batch, schema, chunk.table)
     else:
-        path = chunk.file or _write(Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}.arrow", chunk.rows)
+        files, name = Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}"
+        path = chunk.file or _write(files, f"{name}.arrow", chunk.rows)
         row = _described(task, chunk.table, chunk.rows, path) | {"sequence": task.sequence * 10_000}
         row |= {"chunk": chunk.file is not None, "keep": emit.read.sweep}
+        row |= {"failures": _write(files, f"{name}-failures.arrow", chunk.letters)}
         yield pa.RecordBatch.from_pylist([row], schema=STAGED)
 
 
@@ -105,22 +109,26 @@ def _load(task: Task, piece: Slice) -> pa.RecordBatch:
 def _enveloped(task: Task, decoder: Decoder, selection: Selection) -> Iterator[pa.RecordBatch]:
     for piece in task.slices:
         decoded = decoder.envelope(_load(task, piece), piece.table, selection)
-        yield decoded.rows
-        if decoded.failures is not None and selection.failures == "dead-letter":
-            yield _dead_letters(decoded.failures, selection)
-        else:
-            _warn(decoded)
+        yield from _with_letters(decoded, selection)
     for piece in task.commits:
         yield _transactions(_load(task, piece), selection)
 
 
-def _warn(decoded: Decoded) -> None:
+def _with_letters(decoded: Decoded, selection: Selection) -> Iterator[pa.RecordBatch]:
+    yield decoded.rows
+    if decoded.failures is not None and selection.failures == "dead-letter":
+        yield _dead_letters(decoded.failures, selection)
+    else:
+        _warn(decoded.failures)
+
+
+def _warn(failures: pa.RecordBatch | pa.Table | None) -> None:
     """Into the executor's log: a plain query has no other place for it."""
-    if decoded.failures is not None and decoded.failures.num_rows:
-        first = decoded.failures.slice(0, 1).to_pylist()[0]
+    if failures is not None and failures.num_rows:
+        first = failures.slice(0, 1).to_pylist()[0]
         _LOG.warning(
             "%d records could not be decoded and were left out; %s at %d: %s",
-            decoded.failures.num_rows,
+            failures.num_rows,
             first["table"],
             first["position"],
             first["reason"],
@@ -159,7 +167,7 @@ def _typed(task: Task, decoder: Decoder, selection: Selection, schema: pa.Schema
     for piece in task.slices:
         if piece.table is not None:
             decoded = decoder.typed(_load(task, piece), piece.table, selection)
-            _warn(decoded)
+            _warn(decoded.failures)
             yield fit(decoded.rows, schema, piece.table)
 
 

@@ -9,7 +9,9 @@ import pytest
 from tests.servers import Database, Postgres
 from tidelog.connectors.postgres.check import findings
 from tidelog.connectors.postgres.config import Config, read
+from tidelog.connectors.postgres.connector import PostgresConnector
 from tidelog.contracts import Finding
+from tidelog.errors import ConfigError
 
 ROLE = "limited"
 
@@ -307,3 +309,129 @@ def test_a_slot_the_server_gives_up_on() -> None:
         assert "wal_removed" in lost.meaning
         database.execute(lost.cure.split(";")[0])
         assert one(findings(config(database)), "slot slot_busy").level == "ok"
+
+
+# -- what snapshots need ---------------------------------------------------------------------------------------------
+
+SIGNALS = "CREATE TABLE signals (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
+
+
+def test_the_table_of_signals_is_made_by_its_cure(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    wanted = config(database, signal__data__collection="public.Signals to us")
+    found = one(findings(wanted), "table public.Signals to us")
+    assert (found.level, "does not exist" in found.meaning) == ("error", True)
+    database.execute(found.cure)
+    assert {f.level for f in findings(wanted)} == {"ok"}
+    assert "1 captured: public.t" in one(findings(wanted), "tables").meaning  # it is not delivered
+
+
+def test_a_table_of_signals_in_another_shape(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("CREATE UNLOGGED TABLE signals (id int, type text)")
+    wanted = config(database, signal__data__collection="public.signals")
+    shape, logged, deletable = about(findings(wanted), "table public.signals")
+    assert "an id, a type and data" in shape.meaning
+    database.execute(logged.cure)
+    assert len(about(findings(wanted), "table public.signals")) == 2
+    assert (deletable.level, "also yours" in deletable.meaning) == ("warning", True)
+    for statement in shape.cure.split("; "):
+        database.execute(statement)
+    assert {f.level for f in findings(wanted)} == {"ok"}
+
+
+def test_only_an_ordinary_table_holds_signals(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"{SIGNALS} PARTITION BY HASH (id)")
+    (found,) = about(findings(config(database, signal__data__collection="public.signals")), "table public.signals")
+    assert (found.level, "no ordinary table" in found.meaning) == ("error", True)
+
+
+def test_the_table_of_signals_is_published(database: Database) -> None:
+    database.execute(f"CREATE TABLE t (id int PRIMARY KEY); {SIGNALS}")
+    database.execute("CREATE PUBLICATION tidelog FOR TABLE t WITH (publish_via_partition_root = true)")
+    wanted = config(database, signal__data__collection="public.signals", publication__autocreate__mode="disabled")
+    found = one(findings(wanted), "publication tidelog")
+    assert (found.level, "It lacks public.signals" in found.meaning) == ("error", True)
+    database.execute(found.cure)
+    assert {f.level for f in findings(wanted)} == {"ok"}
+
+
+@pytest.mark.parametrize(("strategy", "lacks"), [("insert_insert", "INSERT"), ("insert_delete", "SELECT and DELETE")])
+def test_windows_need_rights(database: Database, limited: str, strategy: str, lacks: str) -> None:
+    database.execute(
+        f"CREATE SCHEMA own; CREATE TABLE t (id int PRIMARY KEY); {SIGNALS.replace('signals', 'own.signals')}"
+    )
+    database.execute(f"GRANT SELECT ON t TO {limited}")
+    wanted = config(
+        database,
+        signal__data__collection="own.signals",
+        read__only="false",
+        incremental__snapshot__watermarking__strategy=strategy,
+        snapshot__database__user=limited,
+        snapshot__database__password="limited",
+    )
+    for _ in range(2):
+        wrong = [f for f in about(findings(wanted), "table own.signals") if f.level == "error"]
+        for finding in wrong:
+            assert limited in finding.meaning
+            database.execute(finding.cure.split(" or: ")[0])
+    assert any(lacks in finding.meaning for finding in wrong) or not wrong
+    assert {f.level for f in findings(wanted)} == {"ok"}
+
+
+def test_the_role_that_reads(database: Database, limited: str) -> None:
+    database.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE SCHEMA s; CREATE TABLE s.b (id int PRIMARY KEY)")
+    options = {"snapshot__database__user": limited, "snapshot__database__password": "wrong word"}
+    found = one(findings(config(database, **options)), f"role {limited}")
+    assert (found.level, "can't log in" in found.meaning) == ("error", True)
+    assert "wrong word" not in repr(found)
+    wanted = config(database, **options | {"snapshot__database__password": "limited"})
+    wrong = errors(findings(wanted))
+    assert [f.subject for f in wrong] == ["table public.a", "table s.b", "table s.b"]
+    for finding in wrong:
+        database.execute(finding.cure)
+    found = findings(wanted)
+    assert {f.level for f in found} == {"ok"}
+    assert one(found, f"role {limited}").meaning == "It may read the captured tables."
+
+
+def test_only_the_role_that_reads_needs_to_read(database: Database, limited: str) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"ALTER ROLE {limited} REPLICATION")
+    database.execute("CREATE PUBLICATION tidelog FOR TABLE t WITH (publish_via_partition_root = true)")
+    assert [f.subject for f in errors(findings(as_limited(database)))] == ["table public.t"]
+    reader = {"snapshot__database__user": database.user, "snapshot__database__password": database.password}
+    assert errors(findings(as_limited(database, **reader))) == []
+
+
+def test_a_policy_that_hides_rows(database: Database, limited: str) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    database.execute(f"GRANT SELECT ON t TO {limited}")
+    wanted = config(database, snapshot__database__user=limited, snapshot__database__password="limited")
+    (found,) = errors(findings(wanted))
+    assert "refuses to read only some" in found.meaning
+    database.execute(found.cure)
+    assert errors(findings(wanted)) == []
+
+
+# -- keys that rules blur --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["column__mask__with__4__chars", "column__truncate__to__3__chars"])
+def test_a_masked_key_is_refused(database: Database, rule: str) -> None:
+    database.execute("CREATE TABLE t (id text PRIMARY KEY, note text)")
+    wanted = config(database, **{rule: r"public\.t\.id"})
+    found = one(findings(wanted), "table public.t")
+    assert (found.level, "different rows would get the same key" in found.meaning) == ("error", True)
+    assert "column.mask.hash" in found.cure
+    with pytest.raises(ConfigError, match=r"public.t can't be captured.* key column id is masked") as refused:
+        PostgresConnector(wanted).prepare()
+    assert "column.mask.hash" in refused.value.hint
+    assert database.execute("SELECT count(*) FROM pg_publication") == [(0,)]  # nothing was begun
+
+
+def test_a_hashed_key_and_a_masked_note_are_welcome(database: Database) -> None:
+    database.execute("CREATE TABLE t (id text PRIMARY KEY, note text)")
+    rules = {"column__mask__hash__SHA-256__with__salt__s": r".*\.id", "column__mask__with__4__chars": r".*\.note"}
+    assert not errors(findings(config(database, **rules)))

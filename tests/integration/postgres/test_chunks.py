@@ -352,9 +352,24 @@ def test_what_does_not_fit_stops_or_is_left_out(database: Database, connector: P
         read(opened(database, scan, Span(("1",), None)))
     chunk = opened(database, scan, event__processing__failure__handling__mode="warn")
     (batch,) = chunk.rows()
+    letters = chunk.letters().to_pylist()
     chunk.close()
     assert batch.column("id").to_pylist() == [2]
+    assert [(letter["table"], letter["op"]) for letter in letters] == [("public.t", "r")] * 2
+    assert json.loads(letters[0]["payload"]) == {"id": "1", "n": "NaN", "u": None}
+    assert json.loads(letters[1]["payload"])["id"] == "3"
+    assert "column u" in letters[1]["reason"]
     assert batch.column("u").view(pa.int64()).to_pylist() == [2**63 - 1]
+
+
+def test_a_dead_letter_hides_what_a_rule_hides(database: Database, connector: PostgresConnector) -> None:
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY, n numeric(5,2), card text, photo bytea)")
+    database.execute("INSERT INTO t VALUES (1, 'NaN', '4711', 'x')")
+    rules = {"event__processing__failure__handling__mode": "dead-letter", "column__mask__with__3__chars": ".*card"}
+    chunk = opened(database, Scan(table_of(connector), ("id",)), **rules)
+    assert read(chunk) == []
+    (letter,) = chunk.letters().to_pylist()
+    assert json.loads(letter["payload"]) == {"id": "1", "n": "NaN", "card": "***", "photo": "78"}
 
 
 def test_generated_and_excluded_columns_are_not_read(database: Database, connector: PostgresConnector) -> None:

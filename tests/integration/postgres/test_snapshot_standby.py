@@ -57,7 +57,8 @@ def telling_of_transactions(primary: Postgres) -> Iterator[None]:
         thread.join()
 
 
-def _replay(primary: Database, standby: Database) -> None:
+def replay(primary: Database, standby: Database) -> None:
+    """Wait until the standby has everything."""
     (end,) = primary.execute("SELECT pg_current_wal_insert_lsn()::text")[0]
     deadline = time.monotonic() + 20
     while standby.execute(_REPLAYED, [end]) != [(True,)]:
@@ -94,7 +95,7 @@ def test_a_snapshot_from_a_standby(pair: tuple[Database, Database], tmp_path: Pa
         rig.run(until=finished)
         writer.close()
         assert writer.calls > 20
-        _replay(primary, standby)
+        replay(primary, standby)
         rig.run()
         assert rows_of(primary, "items") == rows_of(standby, "items")
         rig.check("items")

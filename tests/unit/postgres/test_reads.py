@@ -111,7 +111,8 @@ def test_a_value_that_cannot_be_told() -> None:
     aside = read(of, rows, Selection(failures="dead-letter"))
     assert [json.loads(key) for key in aside.rows.column("key").to_pylist()] == [{"id": 1}, {"id": 3}]
     assert aside.failures is not None
-    assert aside.failures.to_pylist()[0]["ordinal"] == 1
+    (letter,) = aside.failures.to_pylist()
+    assert (letter["ordinal"], letter["op"], json.loads(letter["payload"])) == (1, "r", {"id": "2", "n": "x"})
 
 
 def test_a_window_of_texts() -> None:

@@ -1,7 +1,7 @@
 """Is the server ready for capture? Each finding says what it means and what exactly cures it.
 
 The check only reads. It looks from the outside in: connection, server, role, tables, publication, slot. Whatever was
-found before something failed is kept. What concerns single tables is in `survey.py`.
+found before something failed is kept. What concerns single tables is in `survey.py`, what snapshots need in `needs.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.connectors.postgres import survey
+from tidelog.connectors.postgres import needs, survey
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.survey import Relation, quoted
@@ -70,8 +70,14 @@ class Scene:
     role: Role
     relations: Sequence[Relation]
     captured: Sequence[Relation]
+    signals: Relation | None
+    """The table of signals, which is published and not delivered."""
     slot: Mapping[str, Any] | None
     retained: int
+
+    @property
+    def published(self) -> list[Relation]:
+        return [*self.captured, *([self.signals] if self.signals is not None else [])]
 
 
 def findings(config: Config) -> list[Finding]:
@@ -95,13 +101,15 @@ def _scene(session: Session, config: Config) -> Scene:
     )
     slots = session.query(_SLOT, [config.slot])
     relations = survey.relations(session)
+    signals = needs.signals(config, relations)
     return Scene(
         session=session,
         config=config,
         settings={name: int(text) if text.lstrip("-").isdigit() else text for name, text in settings.items()},
         role=Role(*session.query(_ROLE)[0]),
         relations=relations,
-        captured=survey.captured(relations, config.selection),
+        captured=[r for r in survey.captured(relations, config.selection) if r != signals],
+        signals=signals,
         slot=slots[0][0] if slots else None,
         retained=int(slots[0][1] or 0) if slots else 0,
     )
@@ -180,12 +188,18 @@ def _role(scene: Scene) -> Iterator[Finding]:
 
 def _tables(scene: Scene) -> Iterator[Finding]:
     selection = scene.config.selection
-    yield from survey.selected(scene.relations, scene.captured, selection)
+    others = [r for r in scene.relations if r != scene.signals]
+    yield from survey.selected(others, scene.captured, selection)
     for relation in scene.captured:
-        yield from survey.grants(relation, scene.role.name, selection)
         yield from survey.identity(relation, selection)
+        yield from survey.blurred(relation, selection)
         if relation.kind == "p":
             yield from survey.partitions(scene.session, relation)
+
+
+def _snapshots(scene: Scene) -> Iterator[Finding]:
+    yield from needs.of_signals(scene.config, scene.relations, standby=scene.role.standby)
+    yield from needs.reader(scene.session, scene.config, scene.captured, scene.signals)
 
 
 def _publication(scene: Scene) -> Iterator[Finding]:
@@ -196,7 +210,7 @@ def _publication(scene: Scene) -> Iterator[Finding]:
         return
     publication, owned = rows[0]
     listed = {tuple(row) for row in scene.session.query(_PUBLISHED, [config.publication])}
-    able = scene.role.superuser or (owned and all(r.owned for r in scene.captured))
+    able = scene.role.superuser or (owned and all(r.owned for r in scene.published))
     problems = [
         *_operations(publication, config, name),
         *_root(publication, scene, name),
@@ -208,7 +222,7 @@ def _publication(scene: Scene) -> Iterator[Finding]:
 
 def _creatable(scene: Scene, name: str) -> Finding:
     """Whether we may create the publication that is missing."""
-    sql, role = creation(scene.config, scene.captured), scene.role
+    sql, role = creation(scene.config, scene.published), scene.role
     if scene.config.autocreate == "disabled":
         return Finding("error", name, "It does not exist, and publication.autocreate.mode is disabled.", sql)
     obstacle = ""
@@ -216,7 +230,7 @@ def _creatable(scene: Scene, name: str) -> Finding:
         obstacle = "only a superuser may publish all tables"
     elif not (role.creates or role.superuser):
         obstacle = f"{role.name} may not create publications in this database"
-    elif foreign := [r.qualified for r in scene.captured if not r.owned]:
+    elif foreign := [r.qualified for r in scene.published if not r.owned]:
         obstacle = f"{role.name} does not own {', '.join(foreign)}"
     if obstacle and not (role.superuser and scene.config.autocreate == "filtered"):
         meaning = f"It does not exist, and tidelog cannot create it: {obstacle}."
@@ -250,7 +264,7 @@ def _root(publication: Mapping[str, Any], scene: Scene, name: str) -> Iterator[F
 
 
 def _missing(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) -> Iterator[Finding]:
-    lacking = [r for r in scene.captured if (r.schema, r.name) not in listed]
+    lacking = [r for r in scene.published if (r.schema, r.name) not in listed]
     if not lacking:
         return
     names = ", ".join(r.qualified for r in lacking)
@@ -262,11 +276,11 @@ def _missing(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) 
 
 
 def _extra(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) -> Iterator[Finding]:
-    extra = sorted(listed - {(r.schema, r.name) for r in scene.captured})
+    extra = sorted(listed - {(r.schema, r.name) for r in scene.published})
     if not extra or not scene.captured:
         return
     names, filtered = ", ".join(".".join(table) for table in extra), scene.config.autocreate == "filtered"
-    tables = ", ".join(r.quoted for r in scene.captured)
+    tables = ", ".join(r.quoted for r in scene.published)
     cure = f"ALTER PUBLICATION {quoted(scene.config.publication)} SET TABLE {tables};"
     if filtered and not able:
         meaning = f"It also publishes {names}, and {scene.role.name} may not change that, as the mode filtered would."
@@ -355,6 +369,7 @@ _PARTS: tuple[Callable[[Scene], Iterator[Finding]], ...] = (
     _capacity,
     _role,
     _tables,
+    _snapshots,
     _publication,
     _slot,
     _timeouts,

@@ -20,7 +20,7 @@ from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import REPLAYED, Bulk, arrow_driver, reader_conninfo
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal
-from tidelog.contracts import Scan, Span, Watermark
+from tidelog.contracts import FAILURES, Scan, Span, Watermark
 from tidelog.core.signals import Row, Window
 from tidelog.core.snapshot.watermark import Replayed, Visible
 from tidelog.errors import ConfigError, TransientError
@@ -102,6 +102,7 @@ class Chunk:
         self._bulk: Bulk | None = bulk
         self._replayed = replayed
         self._ended = False
+        self._letters: list[pa.RecordBatch] = []
         self._window = _Told(settings, bulk, window) if settings.snapshot.writes_windows else None
         source = _locked(bulk, scan)
         self.watermark, self._passed = _seen(bulk, replayed)
@@ -114,7 +115,12 @@ class Chunk:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         for batch in self._connection.batches(self._sql):
-            yield columns.typed(batch, self._columns, self.table, self._config.selection)
+            decoded = columns.typed(batch, self._columns, self.table, self._config.selection)
+            self._letters += [decoded.failures] if decoded.failures is not None else []
+            yield decoded.rows
+
+    def letters(self) -> pa.Table:
+        return pa.Table.from_batches(self._letters, FAILURES)
 
     def end(self) -> int:
         bulk = self._connection

@@ -51,15 +51,26 @@ whoever looks afterwards. Null on a primary."""
 
 VISIBLE = "SELECT pg_current_snapshot()::text"
 
+_TLS = "TLS"
 _SETTINGS_CURE = {
-    "28000": "Check database.user, and pg_hba.conf on the server.",
+    "28000": "Check database.user and database.sslmode, and pg_hba.conf on the server.",
     "28P01": "Check database.user and database.password.",
     "3D000": "Check database.dbname.",
     "42501": "Grant the role what it lacks; `tidelog check` prints the SQL.",
     "55000": "`tidelog check` says which server setting is missing.",
     "53400": "Raise max_replication_slots, or drop a slot that nobody reads.",
     "42704": "`tidelog check` says what is missing.",
+    _TLS: "Check database.sslmode, database.sslrootcert, and database.sslcert with its database.sslkey; "
+    "under verify-full the server's certificate must bear the name in database.hostname.",
 }
+_CONNECT_STATES = (
+    (re.compile(r"password"), "28P01"),
+    (re.compile(r"database .*does not exist"), "3D000"),
+    (re.compile(r"pg_hba\.conf|role .*does not exist"), "28000"),
+    (re.compile(r"certificate (verify|file|present)|(root|server|client) certificate|private key file"), _TLS),
+    (re.compile(r"does not support SSL|alert (unknown ca|bad certificate)|certificate authentication"), _TLS),
+)
+"""What a connection that fails tells in words alone: the driver gives no SQLSTATE then, and TLS has none."""
 _TIME_CURES = ("08", "40", "53", "55", "57", "58")
 """Classes of SQLSTATE: connection, conflict of transactions, resources, state, intervention, system."""
 _SLOT_BUSY = "55006"
@@ -130,6 +141,8 @@ class Stream:
         self._pgconn = self._connection.pgconn
         self.received = start
         """The end of the log as the server last told it."""
+        self.answers = 0
+        """How often it did."""
         self.reply_wanted = False
         self._woken = 0.0
         try:
@@ -147,6 +160,11 @@ class Stream:
             result = self._pgconn.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise _stream_error(self._config, result)
+
+    @property
+    def sender(self) -> int:
+        """The server's process that sends."""
+        return self._pgconn.backend_pid
 
     def drain(self, into: list[memoryview], room: int) -> int:
         """Append the messages that have arrived, up to `room` bytes; returns the bytes taken."""
@@ -197,6 +215,7 @@ class Stream:
     def _keepalive(self, data: memoryview) -> None:
         end, _, reply = struct.unpack_from(">QqB", data, 1)
         self.received = max(self.received, end)
+        self.answers += 1
         self.reply_wanted |= bool(reply)
 
     def _ended(self) -> TidelogError:
@@ -289,7 +308,7 @@ def _arrow_error(config: Config, state: str, text: str) -> TidelogError:
 
 
 def _connect_state(text: str) -> str:
-    return "28P01" if "password" in text else "3D000" if _no_database(text) else ""
+    return next((state for words, state in _CONNECT_STATES if words.search(text)), "")
 
 
 def as_reader(config: Config) -> Config:
@@ -370,10 +389,9 @@ def translated(config: Config) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """The reason in what libpq says of a failed connection; the address before it is ours to tell."""
+    """The reason in what libpq says of a failed connection; the address before it is ours to tell. Of several
+    addresses, the one that a setting cures says more than those where nobody listens."""
     first = text.strip().splitlines()[0] if text.strip() else "connection lost"
-    return first.rpartition("failed: ")[2].removeprefix("FATAL:").strip()
-
-
-def _no_database(text: str) -> bool:
-    return "database" in text and "does not exist" in text
+    told = [line for line in text.splitlines() if "failed: " in line]
+    chosen = next((line for line in told if _connect_state(line.rpartition("failed: ")[2])), first)
+    return chosen.rpartition("failed: ")[2].removeprefix("FATAL:").strip()

@@ -7,7 +7,6 @@ and `character` have one).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.connectors.postgres import decode, rules, types
+from tidelog.connectors.postgres.faults import Fault, read_letters
 from tidelog.connectors.postgres.names import identifier
 from tidelog.connectors.postgres.strings import Mask, as_mask
+from tidelog.contracts import Decoded
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
-
-_LOG = logging.getLogger(__name__)
 
 _BINARY = {"int2", "int4", "int8", "float4", "float8", "bool", "bytea"}
 _INSTANTS = {"date", "timestamp", "timestamptz"}
@@ -70,24 +69,31 @@ def text_of(column: Column) -> str:
     return f"CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END"
 
 
-def typed(batch: pa.RecordBatch, chosen: Sequence[Chosen], table: Table, selection: Selection) -> pa.RecordBatch:
+def typed(batch: pa.RecordBatch, chosen: Sequence[Chosen], table: Table, selection: Selection) -> Decoded:
+    """The rows that fit their types; the others are dead letters, unless the selection wants to stop there."""
     found = [_values(batch.column(i), one, table, selection) for i, one in enumerate(chosen)]
-    names = [one.column.name for one in chosen]
-    rows = pa.RecordBatch.from_arrays([array for array, _ in found], names=names)
-    bad = np.zeros(batch.num_rows, np.bool_)
-    for (_, failed), one in zip(found, chosen, strict=True):
-        if failed is not None and failed.any():
-            _fail(one.column, table, selection, int(failed.sum()))
-            bad |= failed
-    return rows.filter(pa.array(~bad)) if bad.any() else rows
-
-
-def _fail(column: Column, table: Table, selection: Selection, count: int) -> None:
-    """Stop, or leave the rows out with a warning, as the selection says."""
-    trouble = f"{table.qualified}, column {column.name}: {types.reason(column, selection)}"
+    rows = pa.RecordBatch.from_arrays([array for array, _ in found], names=[one.column.name for one in chosen])
+    faults = [
+        Fault(failed, f"column {one.column.name}: {types.reason(one.column, selection)}", types.hint(one.column))
+        for (_, failed), one in zip(found, chosen, strict=True)
+        if failed is not None and failed.any()
+    ]
+    if not faults:
+        return Decoded(rows)
     if selection.failures == "fail":
-        raise UnsupportedChange(f"{trouble}, in a row that was read.", hint=types.hint(column))
-    _LOG.warning("%s: %d rows that were read are left out.", trouble, count)
+        raise UnsupportedChange(f"{table.qualified}, {faults[0].reason}, in a row that was read.", hint=faults[0].hint)
+    bad = np.logical_or.reduce([fault.rows for fault in faults])
+    return Decoded(
+        rows.filter(pa.array(~bad)), read_letters(faults, _shown(batch, rows, chosen, table, selection), table)
+    )
+
+
+def _shown(
+    batch: pa.RecordBatch, rows: pa.RecordBatch, chosen: Sequence[Chosen], table: Table, selection: Selection
+) -> dict[str, pa.Array]:
+    """What a dead letter may tell: the texts as they came, but of columns that a rule hides what is delivered."""
+    raw = [one.way == "parsed" and not selection.rules_for(table, one.column) for one in chosen]
+    return {one.column.name: (batch if raw[i] else rows).column(i) for i, one in enumerate(chosen)}
 
 
 def _values(array: pa.Array, one: Chosen, table: Table, selection: Selection) -> tuple[pa.Array, Mask | None]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from io import BytesIO
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, types, walk
+from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, survey, types, walk
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader, lsn_text
 from tidelog.connectors.postgres.config import Config
@@ -91,11 +92,18 @@ class PostgresConnector:
                     f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
                     hint="Choose another slot.name, or drop the slot.",
                 )
+            self._require_keys(session)
             if self._config.autocreate != "disabled":
                 self._publish(session, before_slot=not slots)
             if resuming:
                 self._require_slot(session, None)
             return self._ensure_slot(session)
+
+    def _require_keys(self, session: Session) -> None:
+        for table in self._captured(session):
+            if names := self._config.selection.blurred_keys(table):
+                meaning, cure = survey.blurred_key(names)
+                raise ConfigError(f"The table {table.qualified} can't be captured. {meaning}", hint=cure)
 
     def _publish(self, session: Session, *, before_slot: bool) -> None:
         exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
@@ -210,6 +218,15 @@ class PostgresConnector:
     def log_end(self) -> int:
         return int(self._reader().query(LOG_END)[0][0])
 
+    def reach(self) -> int:
+        return self._require_slot(self._reader(), None)
+
+    def names(self) -> Mapping[str, str]:
+        return {"server": self._config.selection.topic_prefix, "database": self._config.dbname}
+
+    def position_of(self, document: Mapping[str, Any]) -> int:
+        return offset.position_of(document)
+
     def through(self, log_end: int) -> int:
         return position.of_record(log_end)
 
@@ -252,7 +269,7 @@ class PostgresConnector:
             key = [_name_now(table.column(c), now) for c in keys.column_names]
             known = [name for name in key if name is not None]
             if len(known) == len(key):
-                for sql in lookup.statements(self._reader(), now, names, known, keys):
+                for sql in lookup.statements(self._tables(), now, names, known, keys):
                     yield from self._select(sql, table, columns)
 
     def read_range(
@@ -265,7 +282,7 @@ class PostgresConnector:
         return self._select(f"SELECT {names} FROM {quoted(table)}{where}", table, columns)
 
     def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with Session(self._config) as session:
+        with Session(as_reader(self._config)) as session:
             for text in session.copy(sql, _ROWS_PER_READ):
                 yield self._typed(text, table, columns)
 
@@ -275,7 +292,7 @@ class PostgresConnector:
         key = _key(table, self._config.selection)
         numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {quoted(table)}"
         sql = f"SELECT k::text FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
-        found = [str(row[0]) for row in self._reader().query(sql)]
+        found = [str(row[0]) for row in self._tables().query(sql)]
         return list(dict.fromkeys(found))
 
     def _typed(self, text: bytes, table: Table, columns: Sequence[str]) -> pa.RecordBatch:

@@ -5,15 +5,18 @@ A reason names place, column and type, never the value: reasons end up in logs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.connectors.postgres.strings import Ints, Mask, build
 from tidelog.contracts import FAILURES
 from tidelog.errors import UnsupportedChange
+from tidelog.model.record import Op
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
@@ -66,6 +69,36 @@ def _letters(
     reasons = pa.array([_first(faults, row).reason for row in rows.tolist()], pa.string())
     place = [some.column(name) for name in ("position", "ordinal", "xid")]
     return pa.RecordBatch.from_arrays([names, *place, op_texts(some), reasons, some.column("payload")], schema=FAILURES)
+
+
+def read_letters(
+    faults: Sequence[Fault], columns: Mapping[str, pa.Array], table: Table, position: int = 0
+) -> pa.RecordBatch | None:
+    """Rows that were read from a table, as dead letters. The log has no bytes of them: the payload is JSON, the texts
+    of `columns`, which are those that may be shown."""
+    rows = np.flatnonzero(np.logical_or.reduce([fault.rows for fault in faults])) if faults else np.empty(0, np.int64)
+    if not len(rows):
+        return None
+    values = [_plain_texts(column.take(pa.array(rows))) for column in columns.values()]
+    letters = [
+        {
+            "table": table.qualified,
+            "position": position,
+            "ordinal": row,
+            "op": Op.READ,
+            "reason": _first(faults, row).reason,
+            "payload": json.dumps(dict(zip(columns, texts, strict=True)), ensure_ascii=False).encode(),
+        }
+        for row, texts in zip(rows.tolist(), zip(*values, strict=True), strict=True)
+    ]
+    return pa.RecordBatch.from_pylist(letters, schema=FAILURES)
+
+
+def _plain_texts(column: pa.Array) -> list[str | None]:
+    if pa.types.is_binary(column.type):
+        return [None if value is None else value.hex() for value in column.to_pylist()]
+    values = pc.cast(column, pa.string()).cast(pa.binary()).to_pylist()
+    return [None if value is None else value.decode("utf-8", "replace") for value in values]
 
 
 def op_texts(records: pa.RecordBatch) -> pa.StringArray:

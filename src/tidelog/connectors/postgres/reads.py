@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.connectors.postgres import envelope, position, rules
-from tidelog.connectors.postgres.faults import op_texts, settle
+from tidelog.connectors.postgres.faults import op_texts, read_letters, settle
 from tidelog.connectors.postgres.strings import Bytes, Mask, plain
 from tidelog.connectors.postgres.tuples import TEXT
 from tidelog.contracts import ENVELOPE, RECORDS, Decoded
@@ -66,8 +66,15 @@ def build(rows: pa.Table | pa.RecordBatch, table: Table, selection: Selection, m
     }
     good, failures = settle(objects.faults, records, table, selection)
     if failures is not None:
+        failures = read_letters(objects.faults, _shown(image, table, selection), table, moment.position)
         columns = {name: column.filter(pa.array(good)) for name, column in columns.items()}
     return Decoded(envelope.events(columns, f"{selection.topic_prefix}.{table.qualified}", now_us), failures)
+
+
+def _shown(image: Texts, table: Table, selection: Selection) -> dict[str, pa.Array]:
+    """What a dead letter may tell."""
+    shown = rules.delivered(table, selection)
+    return {one.column.name: one.ruled(image.columns[one.index])[0] for one in shown}
 
 
 def _texts(rows: pa.Table | pa.RecordBatch, name: str) -> pa.StringArray:

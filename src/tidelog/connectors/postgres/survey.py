@@ -217,6 +217,26 @@ def identity(relation: Relation, selection: Selection) -> Iterator[Finding]:
         yield Finding("error", subject, f"A delete in the log does not tell {lacking}, which belongs to its key.", full)
 
 
+def blurred(relation: Relation, selection: Selection) -> Iterator[Finding]:
+    """Whether two rows would get one key."""
+    if names := selection.blurred_keys(relation.as_table()):
+        yield Finding("error", f"table {relation.qualified}", *blurred_key(names))
+
+
+def blurred_key(names: Sequence[str]) -> tuple[str, str]:
+    """What it means when a rule makes different keys the same, and what cures it."""
+    column = ", ".join(names)
+    meaning = (
+        f"Its key column {column} is masked or truncated: different rows would get the same key, and overwrite each "
+        "other in the target."
+    )
+    cure = (
+        "Hash it instead (column.mask.hash.SHA-256.with.salt.…), or leave it out (column.exclude.list) and name "
+        "another key (message.key.columns)."
+    )
+    return meaning, cure
+
+
 def _add_key(relation: Relation) -> str:
     return f"ALTER TABLE {relation.quoted} ADD PRIMARY KEY (…);"
 

@@ -15,6 +15,7 @@ from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, Session, Stream
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.frame import Framer
+from tidelog.connectors.postgres.rest import Rest
 from tidelog.contracts import Portion
 from tidelog.errors import TidelogError
 from tidelog.model.record import Op
@@ -57,10 +58,13 @@ class PostgresTail:
         )
         self._framer.end = start
         self._stream = Stream(config, position.resume(start), _options(config, self._session.version))
+        self._rest = Rest(self._session, self._stream.sender, self.ping)
 
     # -- the contract ------------------------------------------------------------------------------------------
 
     def poll(self, wait_s: float, eager: bool) -> Portion | None:
+        if (own := self._changed_schema()) is not None:  # first, because a busy log would leave it no turn
+            return own
         self._gather(time.monotonic() + (wait_s if eager else max(wait_s, _GATHER_S)), eager)
         self._inform()
         if self._messages:
@@ -68,7 +72,9 @@ class PostgresTail:
             self._messages, self._bytes = [], 0
             if portion.end or portion.blocks:
                 return portion
-        return self._changed_schema() or self._heartbeat()
+        if self._between():
+            self._rest.look(self.seen(), self._stream.answers)
+        return self._heartbeat()
 
     def acknowledge(self, at: int) -> None:
         resumed = position.resume(at)
@@ -78,6 +84,9 @@ class PostgresTail:
 
     def seen(self) -> int:
         return max(self._stream.received, self._framer.end)
+
+    def reached(self) -> int:
+        return max(self.seen(), self._rest.reached)
 
     def keep_alive(self) -> None:
         """Tell the server that we live while nothing is read, because the journal is full."""
@@ -133,9 +142,10 @@ class PostgresTail:
             return None
         if self._pending is None:
             self._ask()
-        if self._pending is None or self.seen() < self._pending[0]:
+        if self._pending is None or self.reached() < self._pending[0]:
             return None
-        at = position.of_own(max(self._framer.end, self._pending[0]))
+        # Not past what the server has reported: the next commit may begin there.
+        at = position.of_own(max(self._framer.end, min(self._pending[0], self._stream.received)))
         # Where the log has told of the table since, it knows better than what the catalog said before.
         changed = [now for known, now in self._pending[1] if self._framer.tables.get(now.id) is known]
         self._pending = None

@@ -1,0 +1,149 @@
+"""`tidelog` as people start it: a process of its own, its definition in a file, its state in the test's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from deltalake import DeltaTable
+
+from tests.servers import Database
+from tests.spark.conftest import source_of
+from tests.spark_session import prepare_environment
+
+PATIENCE_S = 240.0
+EACH = 10
+"""Rows of a transaction."""
+
+
+class Shop:
+    """A pipeline's file and folder, and the commands on it."""
+
+    def __init__(self, database: Database, folder: Path, stream: str = "{}") -> None:
+        self.database = database
+        self.folder = folder
+        self.file = folder / "shop.yaml"
+        self.lake = folder / "lake"
+        password = "${TIDELOG_TEST_PASSWORD}"
+        source = "".join(f"  {k}: {v}\n" for k, v in (source_of(database) | {"database.password": password}).items())
+        sink = f"{{type: history, path: {self.lake}, format: delta}}"
+        self.file.write_text(f"name: shop\nsource:\n{source}sink: {sink}\nstream: {stream}\n")
+        prepare_environment()
+        mine = {"TIDELOG_HOME": str(folder / "home"), "TIDELOG_TEST_PASSWORD": database.password}
+        self.environment = {**os.environ, **mine}
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home" / "shop"
+
+    def start(self, command: str, *arguments: str) -> Command:
+        return Command(self, [str(Path(sys.executable).parent / "tidelog"), command, str(self.file), *arguments])
+
+    def ids(self) -> Counter[int]:
+        """How often each row of `t` is in the history."""
+        if not (self.lake / "public/t/_delta_log").exists():
+            return Counter()
+        found = DeltaTable(str(self.lake / "public/t")).to_pyarrow_table(columns=["id"])
+        return Counter(found.column("id").to_pylist())
+
+
+class Command:
+    """A running command, in a process group of its own as a terminal gives it; killed when the test is over."""
+
+    def __init__(self, shop: Shop, words: list[str]) -> None:
+        self._log = shop.folder / f"{words[1]}-{time.monotonic_ns()}.log"
+        with self._log.open("wb") as out:
+            self._process = subprocess.Popen(
+                words, env=shop.environment, cwd=shop.folder, stdout=out, stderr=out, start_new_session=True
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def until(self, done: Callable[[], object], what: str) -> None:
+        """While it lives."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not done():
+            assert self._process.poll() is None, f"ended before {what}: {self.said}"
+            assert time.monotonic() < deadline, f"{what} did not happen: {self.said}"
+            time.sleep(0.05)
+
+    def end(self) -> int:
+        """Its exit code, once nothing of it is left."""
+        code, deadline = self._process.wait(PATIENCE_S), time.monotonic() + PATIENCE_S
+        while self.processes():
+            assert time.monotonic() < deadline, f"left behind: {self.processes()}"
+            time.sleep(0.05)
+        return code
+
+    def processes(self) -> list[str]:
+        """The names of the processes of its group that live."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has just ended
+                name, _, rest = file.read_text(errors="replace").partition("(")[2].rpartition(")")
+                state, _, group = rest.split()[:3]
+                found += [name] if group == str(self._process.pid) and state != "Z" else []
+        return found
+
+    def interrupt(self) -> None:
+        """Ctrl-C: a terminal tells the whole group."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def terminate(self) -> None:
+        """As a service manager does."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.kill()
+
+
+class Writer:
+    """Commits transactions of some rows, one after the other, in the background."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.transactions = 0
+
+    @property
+    def ids(self) -> Counter[int]:
+        return Counter(range(self.transactions * EACH))
+
+    def _write(self) -> None:
+        with self._database.connect() as connection:
+            while not self._over.wait(0.02):
+                first = self.transactions * EACH
+                connection.execute(f"INSERT INTO t SELECT generate_series({first}, {first + EACH - 1})")
+                self.transactions += 1
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()

@@ -1,0 +1,62 @@
+"""`tidelog run` as a process: Ctrl-C and SIGTERM end it in order, and the next run goes on where it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.servers import Database
+from tests.spark.command import EACH, Shop, Writer
+from tidelog.engine.definition import connector_of, load
+from tidelog.spark.pipeline import Pipeline
+
+
+def whole(shop: Shop) -> bool:
+    """Every transaction that has arrived has arrived once, and wholly."""
+    ids = shop.ids()
+    arrived = {number // EACH for number in ids}
+    return set(ids.values()) <= {1} and len(ids) == len(arrived) * EACH
+
+
+def refused(shop: Shop) -> None:
+    with shop.start("run") as second:
+        assert second.end() == 2
+        assert "alive already" in second.said
+
+
+def test_runs_that_are_ended_lose_and_double_nothing(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(database, tmp_path)
+    for name in ("TIDELOG_HOME", "TIDELOG_TEST_PASSWORD"):
+        monkeypatch.setenv(name, shop.environment[name])
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    connector_of(load(shop.file)).prepare()
+    with Writer(database) as writer:
+        for way in ("interrupt", "terminate"):
+            before = len(shop.ids())
+            with shop.start("run") as run:
+                run.until(lambda before=before: len(shop.ids()) > before, "the first batch")
+                if way == "interrupt":
+                    refused(shop)
+                getattr(run, way)()
+                assert run.end() == 0, run.said
+                assert "the next run goes on from here" in run.said
+                assert "Traceback" not in run.said
+                assert database.password not in run.said
+            assert whole(shop)
+    assert len(shop.ids()) < len(writer.ids)
+    Pipeline.of(load(shop.file)).run(spark, once=True)
+    assert shop.ids() == writer.ids
+
+
+def test_a_run_that_is_ended_before_spark_has_started_leaves_nothing_behind(database: Database, tmp_path: Path) -> None:
+    shop = Shop(database, tmp_path)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with shop.start("run") as run:
+        run.until(lambda: "java" in run.processes(), "the JVM")
+        run.interrupt()
+        assert run.end() == 0, run.said
+        assert "the next run goes on from here" in run.said
