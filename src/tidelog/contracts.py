@@ -5,7 +5,7 @@ Data crosses the seams as Arrow, in the four shapes below; everything else is a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.model import control
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
@@ -140,6 +141,10 @@ class Tail(Protocol):
     def seen(self) -> int:
         """The log is known up to here, also where nothing captured happened."""
 
+    def reached(self) -> int:
+        """At least `seen`: all that was committed when the log ended here has come. What comes later may stand before
+        it, so this is no place to acknowledge."""
+
     def quiet(self) -> bool:
         """Whether no transaction is half read, and nothing waits for its place."""
 
@@ -219,6 +224,9 @@ class OpenChunk(Protocol):
         """The delivered columns, typed exactly as the stream decodes them; or, if texts were asked for, the database's
         texts of all columns of the table. At least one batch, also of no rows."""
 
+    def letters(self) -> pa.Table:
+        """Of the rows that came, those that do not fit their types, as `FAILURES`; they have no place in the log."""
+
     def end(self) -> int:
         """End the transaction. Once the log is known up to the position that comes back, it has told everything that
         the chunk has seen."""
@@ -252,6 +260,15 @@ class Connector(Protocol):
 
     def log_end(self) -> int:
         """Where the database's log ends now."""
+
+    def reach(self) -> int:
+        """The oldest place of the log that the database still gives us."""
+
+    def names(self) -> Mapping[str, str]:
+        """What this source is called: its `server` and `database`, by which its offsets' partition is known."""
+
+    def position_of(self, document: Mapping[str, Any]) -> int:
+        """The place that an offset means, in the words of this connector's users."""
 
     def through(self, log_end: int) -> int:
         """The last position that stands at this place of the log, records of our own included."""
@@ -434,3 +451,55 @@ class Status:
     journal_bytes: int = 0
     updated_us: int = 0
     warning: str = ""
+
+
+class ControlStore(Protocol):
+    """Where control state rests. Any number of processes may use it at once; every call is one transaction.
+
+    What does not exist is a `NotFound`; a writing that is based on something stale, or a name that is taken, is a
+    `Conflict`; a store that cannot be reached is a `TransientError`.
+    """
+
+    # -- connectors
+
+    def connectors(self) -> list[control.Connector]: ...
+
+    def connector(self, name: str) -> control.Connector: ...
+
+    def create(self, connector: control.Connector) -> control.Connector: ...
+
+    def update(self, connector: control.Connector) -> control.Connector:
+        """Replace config and target; `connector.version` is the one that was read."""
+
+    def forget(self, name: str) -> None:
+        """Remove the connector. Its offsets and its history stay: one that is created anew goes on from there."""
+
+    # -- offsets
+
+    def offsets(self, name: str) -> list[control.Kept]:
+        """By partition; also of a name that is no connector here, such as a pipeline that ran on its own."""
+
+    def mirror(self, name: str, partition: control.Partition, committed: control.Committed) -> None:
+        """Repeat what the checkpoint has committed. An older batch of the same query, or an offset that lacks a change
+        which was applied already, is a `Conflict`. A change that it contains (`tidelog_change`) counts as applied."""
+
+    def change(self, change: control.Change, *, expected: int) -> control.Change:
+        """Add an edit, which waits for the next start; `expected` is the `Kept.change` it is based on. `before` is
+        filled in with what stands. Returns it with its id; ids grow."""
+
+    def pending(self, name: str) -> list[control.Change]:
+        """The edits that wait for the next start: the last of each partition."""
+
+    def history(self, name: str, *, limit: int = 100, before: int | None = None) -> list[control.Change]:
+        """The newest first."""
+
+    # -- signals and notifications
+
+    def tell(self, kind: str, told: control.Told) -> control.Told:
+        """Keep a `signal` or a `notification`; one that is there already (connector, kind, id, type, at_us, data) is
+        kept once."""
+
+    def told(self, kind: str, name: str, *, after: int = 0, limit: int = 100) -> list[control.Told]:
+        """The newest `limit` of those after the number `after`, oldest first."""
+
+    def close(self) -> None: ...

@@ -34,6 +34,18 @@ class NotInstalled(ConfigError):
     """Install an extra, then start again."""
 
 
+class NotFound(TidelogError):
+    """There is nothing of this name: name something else."""
+
+
+class Refused(TidelogError):
+    """Not in this state, or not to that place: do first what the hint says."""
+
+
+class Conflict(TidelogError):
+    """Somebody else was faster: look again, then repeat."""
+
+
 class TransientError(TidelogError):
     """Nothing to do: tidelog retries by itself."""
 

@@ -17,7 +17,7 @@ from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
 from tidelog.spark.pipeline import Pipeline, Progress
-from tidelog.stores.offsets import OffsetStore
+from tidelog.stores import open_store
 
 
 def prepare(pipeline: Pipeline) -> None:
@@ -293,8 +293,8 @@ def test_the_store_repeats_the_committed_offset(spark: SparkSession, database: D
     prepare(pipeline)
     database.execute("INSERT INTO t VALUES (1)")
     pipeline.run(spark, once=True)
-    committed = OffsetStore(Home.at("shop").store).last()
-    assert committed is not None
+    (committed,) = open_store(None).offsets("shop")
+    assert committed.offset is not None
     (checkpoint,) = [p for p in Home.at("shop").checkpoint.glob("offsets/[0-9]*") if p.name == str(committed.batch)]
     assert json.loads(checkpoint.read_text().splitlines()[-1]) == committed.offset
     assert {"lsn", "lsn_commit", "lsn_proc", "txId", "ts_usec"} <= committed.offset.keys()

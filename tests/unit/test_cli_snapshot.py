@@ -27,8 +27,9 @@ from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
 from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
+from tidelog.model.control import Committed
 from tidelog.model.offset import Offset
-from tidelog.stores.offsets import Committed, OffsetStore
+from tidelog.stores import open_store
 
 Follow = Callable[[Snapshot, Signal], Snapshot]
 
@@ -152,7 +153,7 @@ def test_an_unknown_name(command: str, home: Home, capsys: pytest.CaptureFixture
 def test_an_id_is_used_once(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "shop", "public.orders", "--id", "waits"]) == 0
     offset = Offset(1, snapshot={"handled": ["followed"]})
-    OffsetStore(home.store).mirror(Committed("q", 1, offset.to_json(), 1))
+    open_store(None).mirror("shop", {"server": "shop"}, Committed("q", 1, offset.to_json(), 1))
     for used in ("waits", "followed"):
         assert main(["snapshot", "shop", "public.orders", "--id", used]) == 2
         assert f"The id {used!r} was used before" in capsys.readouterr().err

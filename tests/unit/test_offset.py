@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 
 from tidelog.errors import CorruptState
 from tidelog.model.offset import FORMAT, Offset
-from tidelog.stores.offsets import Committed, OffsetStore
 
 
 def test_an_offset_comes_back_from_json() -> None:
@@ -31,13 +29,3 @@ def test_another_format_is_refused_with_the_cure(version: object) -> None:
         Offset.from_json(raw)
     assert "new checkpoint" in caught.value.hint
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-
-
-def test_the_store_mirrors_what_was_committed(tmp_path: Path) -> None:
-    store = OffsetStore(tmp_path / "store.sqlite")
-    assert store.last() is None
-    store.mirror(Committed("query-1", 3, {"lsn": 5}, 10))
-    store.mirror(Committed("query-1", 4, {"lsn": 6}, 20))
-    assert store.last() == Committed("query-1", 4, {"lsn": 6}, 20)
-    store.mirror(Committed("query-2", 0, {"lsn": 9}, 30))
-    assert store.last() == Committed("query-2", 0, {"lsn": 9}, 30)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tidelog.cli import capture, check, pause, resume, run, snapshot, status, stop, verify
+from tidelog.cli import capture, check, connectors, pause, resume, run, server, snapshot, status, stop, verify
 from tidelog.errors import TidelogError
 from tidelog.model.version import __version__
 
@@ -26,6 +26,8 @@ COMMANDS = {
     "resume": resume,
     "stop": stop,
     "capture": capture,
+    "server": server,
+    "connectors": connectors,
 }
 
 _EPILOG = """\
@@ -34,6 +36,7 @@ examples:
   tidelog run shop.yaml       stream until Ctrl-C
   tidelog verify shop.yaml    compare source and target row by row
   tidelog snapshot shop public.orders    read the rows of a table once more
+  tidelog server              run connectors behind a REST API and a web page
 
 State lives under $TIDELOG_HOME/<name>, default .tidelog/<name>.
 """
@@ -93,7 +96,9 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[debug],
         )
-        if getattr(command, "BY_NAME", False):
+        if getattr(command, "ALONE", False):
+            pass  # it is about no pipeline, or about more than one
+        elif getattr(command, "BY_NAME", False):
             one.add_argument("file", metavar="PIPELINE", help="its definition, YAML, or its name once it has run here")
         else:
             one.add_argument("file", metavar="FILE", help="the pipeline's definition, YAML")

@@ -21,7 +21,7 @@ from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.watching import Walk, walks
 from tidelog.errors import CorruptState, TidelogError
-from tidelog.stores.offsets import OffsetStore
+from tidelog.stores import open_store
 
 EXAMPLE = """\
 examples:
@@ -48,15 +48,15 @@ def gather(definition: Definition, connector: Connector) -> dict[str, Any]:
         "run_pid": home.holder("run"),
         "capture_pid": home.holder("capture"),
         "capture": _written(home),
-        "committed": _committed(home),
+        "committed": _committed(definition),
         "snapshots": asdict(walks(home)),
         "source": _source(connector),
     }
 
 
-def _committed(home: Home) -> dict[str, Any] | None:
-    last = OffsetStore(home.store).last()
-    return asdict(last) if last is not None else None
+def _committed(definition: Definition) -> list[dict[str, Any]]:
+    with closing(open_store(definition.store or None)) as store:
+        return [asdict(kept) for kept in store.offsets(definition.name)]
 
 
 def _written(home: Home) -> dict[str, Any] | None:

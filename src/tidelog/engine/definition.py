@@ -27,6 +27,7 @@ SECTIONS = {
     "sink": "`type` and its settings.",
     "stream": "Limits and rhythm of the stream.",
     "journal": "The durable queue between the database and Spark.",
+    "offset.storage": "Where offsets and their history rest: a file, or postgresql://… for a team.",
 }
 
 STREAM = (
@@ -64,7 +65,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SECRET = re.compile(r"password|secret|token|credential|account[._]?key|access[._]?key|private[._]?key", re.I)
 _SALT = re.compile(r"(\.with\.salt\.).+")
 _USERINFO = re.compile(r"://[^/@\s]+@")
-_HIDDEN = "****"
+HIDDEN = "****"
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class Definition:
     """The sink's settings, and `type` itself."""
     stream: Mapping[str, str] = field(default_factory=dict)
     journal: Mapping[str, str] = field(default_factory=dict)
+    store: str = ""
+    """Where offsets and their history rest; empty for the default."""
 
     @property
     def connector(self) -> str:
@@ -132,7 +135,8 @@ class Definition:
     def redacted(self) -> dict[str, Any]:
         """The definition for people's eyes: secrets are hidden."""
         sections = {"source": self.source, "sink": self.sink, "stream": self.stream, "journal": self.journal}
-        return {"name": self.name, **{title: _redact(section) for title, section in sections.items()}}
+        store = {"offset.storage": self.store} if self.store else {}
+        return {"name": self.name, **{title: redact(section) for title, section in sections.items()}, **redact(store)}
 
     def __repr__(self) -> str:
         return f"Definition({self.redacted()})"
@@ -145,12 +149,17 @@ def connector_of(definition: Definition) -> Connector:
 
 def load(path: str | Path) -> Definition:
     """The definition in a YAML file."""
+    return from_mapping(written(path), where=str(path))
+
+
+def written(path: str | Path) -> Mapping[str, Any]:
+    """What a YAML file says, as it stands there: `${…}` is not resolved."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
         raise ConfigError(f"The file {path} cannot be read ({reason}).", hint="Check the path.") from exc
-    return from_mapping(_yaml(text, str(path)), where=str(path))
+    return _yaml(text, str(path))
 
 
 def from_mapping(raw: Mapping[str, Any], *, where: str = "The definition") -> Definition:
@@ -164,6 +173,7 @@ def from_mapping(raw: Mapping[str, Any], *, where: str = "The definition") -> De
         sink=_section(raw, "sink", where, required="type", example="delta"),
         stream=_section(raw, "stream", where),
         journal=_section(raw, "journal", where),
+        store=resolve(_text(raw.get("offset.storage"), "offset.storage")),
     )
     _ = definition.limits, definition.storage  # typed now, so that a mistake is told before anything starts
     return definition
@@ -268,11 +278,12 @@ def _complaint(exc: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}: {problem}" if mark else str(problem)
 
 
-def _redact(section: Mapping[str, str]) -> dict[str, str]:
-    return {_SALT.sub(rf"\1{_HIDDEN}", name): _shown(name, text) for name, text in section.items()}
+def redact(section: Mapping[str, str]) -> dict[str, str]:
+    """Settings for people's eyes: secrets are hidden."""
+    return {_SALT.sub(rf"\1{HIDDEN}", name): _shown(name, text) for name, text in section.items()}
 
 
 def _shown(name: str, text: str) -> str:
     if _SECRET.search(name) and text:
-        return _HIDDEN
-    return _USERINFO.sub(f"://{_HIDDEN}@", text)
+        return HIDDEN
+    return _USERINFO.sub(f"://{HIDDEN}@", text)

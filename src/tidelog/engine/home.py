@@ -54,11 +54,6 @@ class Home:
         return self.path / "ledger.sqlite"
 
     @property
-    def store(self) -> Path:
-        """The mirror of the committed offsets."""
-        return self.path / "store.sqlite"
-
-    @property
     def stage(self) -> Path:
         return self.path / "stage"
 

@@ -63,6 +63,9 @@ class Notices:
             "estimate": total,
             "rows_per_second": round(rate),
             "seconds_left": round((total - entry.rows) / rate) if rate > 0 else None,
+            "planned": sum(not chunk.staged for chunk in entry.chunks),
+            "staged": sum(chunk.staged for chunk in entry.chunks),
+            "emitted": entry.next - len(entry.chunks),
         }
 
     def _notification(self, news: News, now_s: float) -> Notification:

@@ -24,6 +24,7 @@ from tidelog.core.snapshot.state import Emission, Snapshot
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
+from tidelog.engine.jumps import Jump, landing
 from tidelog.engine.readers import Readers
 from tidelog.engine.selections import Selections
 from tidelog.engine.signals import in_log
@@ -71,14 +72,22 @@ class Reading:
     """Used by one thread."""
 
     def __init__(
-        self, definition: Definition, home: Home, *, reader: str = "main", silent: bool = False, parallelism: int = 2
+        self,
+        definition: Definition,
+        home: Home,
+        *,
+        reader: str = "main",
+        silent: bool = False,
+        parallelism: int = 2,
+        jump: Jump | None = None,
     ) -> None:
-        """A `silent` reading acknowledges nothing, and takes no snapshots."""
+        """A `silent` reading acknowledges nothing, and takes no snapshots. A `jump` is followed once."""
         self._definition = definition
         self._home = home
         self._reader = reader
         self._silent = silent
         self._parallelism = parallelism
+        self._jump = jump
         self._prepared: int | None = None
         self._connector: Connector | None = None
         self._files = files_of(definition, home)
@@ -92,6 +101,7 @@ class Reading:
         self._until: int | None = None
         self._floor = 0
         self._life = 0
+        self._change = 0
         self._planned_s = 0.0
         self._batch_ms = 0
         self._held = False
@@ -102,6 +112,8 @@ class Reading:
 
     def initial(self) -> Offset:
         """Where a first start begins, and which tables it asks for."""
+        if self._jump is not None:
+            return self._land(self._jump, None)
         if not self._apart:
             self._prepared = self.connector.prepare()
         start = self._prepared if self._prepared is not None else self._readers.start()
@@ -110,6 +122,8 @@ class Reading:
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
         """The end of the next batch. `start` was committed: it is acknowledged on the way."""
         self._batch_ms = int((time.monotonic() - self._planned_s) * 1000) if self._planned_s else 0
+        if self._jump is not None and self._jump.follows(start):
+            return self._land(self._jump, start)
         try:
             end = self._next(start, events, size)
             self._planned_s = time.monotonic() if end is not start else 0.0
@@ -137,7 +151,7 @@ class Reading:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
         selection = self._selections.of(end.selection, self.connector.selection())
         nothing = Plan(self._files.uri, self._definition.connector, selection, (), ())
-        if start.life != end.life:
+        if start.life != end.life or (self._jump is not None and self._jump.follows(end)):
             return nothing
         try:
             return self._plan(start, end, selection)
@@ -168,7 +182,7 @@ class Reading:
 
     def acknowledge(self, offset: Offset) -> None:
         """What was delivered, is visible to everybody (law 1) and is needed for no window may go."""
-        if self._silent:
+        if self._silent or offset.life < self._life:
             return
         if self._floor < offset.position:
             self._floor = self._visible(offset.position)
@@ -241,7 +255,7 @@ class Reading:
 
     def _serve(self, start: Offset) -> None:
         """Begin, once, to serve everything that lies after `start`, and the windows that are open there."""
-        self._life = start.life
+        self._life, self._change = start.life, start.change
         if self._journal is not None:
             return
         if self._apart:
@@ -269,12 +283,28 @@ class Reading:
     def _begin_anew(self, start: Offset) -> Offset:
         """The place in the log is lost: take another one, and read everything once more. What lies between the two
         has no events."""
+        self._let_go()
+        self._prepared = self.connector.prepare()
+        self._floor, self._life, self._change = self._prepared, start.life + 1, start.change
+        return self._offset(self._prepared, 0, 0, self.snapshots.again(self._snapshot_of(start), "when-needed"))
+
+    def _land(self, jump: Jump, start: Offset | None) -> Offset:
+        """Where somebody wants the reading to go on. What lies between `start` and there has no events."""
+        self._let_go()
+        self.snapshots.ground()
+        anew = jump.offset is None
+        if not self._apart:
+            self._prepared = self.connector.prepare(resuming=not anew)
+        first = self._prepared or (self._readers.start() if anew else 0)
+        there = landing(jump, start, first, self.connector, self.snapshots)
+        self._floor, self._life, self._change = there.floor, (start.life + 1 if start else 0), jump.id
+        return self._offset(there.position, 0, 0, there.snapshot)
+
+    def _let_go(self) -> None:
+        """Of the log, to take it up elsewhere."""
         if self._capture is not None:
             self._capture.stop()
         self._capture = self._journal = None
-        self._prepared = self.connector.prepare()
-        self._floor, self._life = self._prepared, start.life + 1
-        return self._offset(self._prepared, 0, 0, self.snapshots.again(self._snapshot_of(start), "when-needed"))
 
     @property
     def _renews(self) -> bool:
@@ -419,7 +449,7 @@ class Reading:
         self._selections.keep(selection)
         document = {**self.connector.document(position, xid, committed), **self._snapshot_document(snapshot)}
         floor = min(self._floor or position, position)
-        return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life)
+        return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life, self._change)
 
     def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
         return {} if self._silent else self.snapshots.document(snapshot)

@@ -7,7 +7,8 @@ not left for a run that can only skip it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 from tidelog.core import signals
 from tidelog.core.snapshot.settings import SnapshotSettings
@@ -15,7 +16,7 @@ from tidelog.engine.home import Home
 from tidelog.engine.signals import send
 from tidelog.errors import ConfigError
 from tidelog.model.offset import Offset
-from tidelog.stores.offsets import OffsetStore
+from tidelog.stores import open_store
 
 
 def snapshot(
@@ -28,25 +29,31 @@ def snapshot(
     id: str = "",
 ) -> str:
     """Ask for a snapshot of the tables whose names match; returns the id under which it is known."""
+    data = wanted(tables, where=where, surrogate_key=surrogate_key, blocking=blocking)
+    return ask(home, "execute-snapshot", data, id)
+
+
+def wanted(tables: Sequence[str], *, where: str, surrogate_key: str, blocking: bool) -> dict[str, object]:
+    """The words in which a snapshot is asked for."""
     data: dict[str, object] = {"type": "blocking" if blocking else "incremental", "data-collections": list(tables)}
     if where:
         data["additional-conditions"] = [{"data-collection": table, "filter": where} for table in tables]
     if surrogate_key:
         data["surrogate-key"] = surrogate_key
-    return _leave(home, "execute-snapshot", data, id)
+    return data
 
 
 def stop(home: Home, tables: Sequence[str] = ()) -> str:
     """End the snapshots of these tables, or all of them; what is delivered stays."""
-    return _leave(home, "stop-snapshot", {"data-collections": list(tables)} if tables else {})
+    return ask(home, "stop-snapshot", {"data-collections": list(tables)} if tables else {})
 
 
 def pause(home: Home) -> str:
-    return _leave(home, "pause-snapshot", {})
+    return ask(home, "pause-snapshot", {})
 
 
 def resume(home: Home) -> str:
-    return _leave(home, "resume-snapshot", {})
+    return ask(home, "resume-snapshot", {})
 
 
 def pending(home: Home) -> set[str]:
@@ -77,7 +84,8 @@ def require_heard(settings: SnapshotSettings) -> None:
         )
 
 
-def _leave(home: Home, type: str, data: dict[str, object], id: str = "") -> str:
+def ask(home: Home, type: str, data: Mapping[str, object], id: str = "") -> str:
+    """Leave any signal for whoever runs the pipeline; returns its id."""
     understood = signals.parse(id, type, json.dumps(data))
     if isinstance(understood, signals.Malformed):
         raise ConfigError(f"This cannot be asked: {understood.reason}.", hint="Nothing was changed.")
@@ -89,6 +97,9 @@ def _leave(home: Home, type: str, data: dict[str, object], id: str = "") -> str:
 
 
 def _used(home: Home) -> set[str]:
-    last = OffsetStore(home.store).last()
-    handled = Offset.from_json(last.offset).snapshot.get("handled", ()) if last is not None else ()
+    with closing(open_store(None)) as store:
+        kept = [
+            k.offset for k in store.offsets(home.path.name) if k.offset is not None and "tidelog_version" in k.offset
+        ]
+    handled = {id for offset in kept for id in Offset.from_json(offset).snapshot.get("handled", ())}
     return {*handled, *pending(home)}

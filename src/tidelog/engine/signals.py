@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ from tidelog.journal.files import Files
 from tidelog.model.selection import Selection
 
 
-def send(folder: Path, type: str, data: dict[str, object], id: str = "") -> str:
+def send(folder: Path, type: str, data: Mapping[str, object], id: str = "") -> str:
     """Leave a signal for whoever runs the pipeline; returns its id."""
     id = id or str(uuid.uuid4())
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{time.time_ns():020d}.tmp"
-    draft.write_text(json.dumps({"id": id, "type": type, "data": data}), encoding="utf-8")
+    draft.write_text(json.dumps({"id": id, "type": type, "data": dict(data)}), encoding="utf-8")
     draft.replace(draft.with_suffix(".json"))
     return id
 

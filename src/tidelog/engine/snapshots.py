@@ -56,6 +56,11 @@ class Snapshots:
             return snapshot
         return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in tables], INITIAL)
 
+    def resume(self, told: Snapshot | None) -> Snapshot:
+        """The state of a first start that goes on where another connector was: only what that one still had to read."""
+        self._begun = True
+        return replace(told or Snapshot(), known=tuple(t.id for t in self._connector.tables()))
+
     def again(self, snapshot: Snapshot, reason: str) -> Snapshot:
         """Everything from the beginning: every captured table is asked for once more, and in the end the target loses
         what the source does not have."""
@@ -70,10 +75,14 @@ class Snapshots:
     def of(self, offset: Offset) -> Snapshot:
         """The state that an offset holds; one that another connector wrote tells the queue, and its first table goes
         on after the last key that was sent."""
-        snapshot = Snapshot.from_json(offset.snapshot) if offset.snapshot else _restored(offset)
+        snapshot = Snapshot.from_json(offset.snapshot) if offset.snapshot else restored(offset)
         if self._begun or offset.selection == self._connector.selection().fingerprint:
             return snapshot
         return plan.grounded(snapshot)  # what was read under other filters is read again
+
+    def ground(self) -> None:
+        """Whatever was read so far counts no more."""
+        self._stage.keep(set())
 
     def committed(self, snapshot: Snapshot) -> None:
         """The batch that ended here is delivered for good."""
@@ -181,7 +190,7 @@ class Snapshots:
         return requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
 
 
-def _restored(offset: Offset) -> Snapshot:
+def restored(offset: Offset) -> Snapshot:
     found = document.read(offset.document)
     if found is None:
         return Snapshot()

@@ -31,6 +31,12 @@ class Walk:
     """Of all rows, from the database's statistics; 0 before its turn comes."""
     rows_per_second: int
     seconds_left: int | None
+    planned: int = 0
+    """Chunks that are about to be read."""
+    staged: int = 0
+    """Chunks that are read, and wait for the log to pass them."""
+    emitted: int = 0
+    """Chunks that are delivered."""
 
     @property
     def begun(self) -> bool:

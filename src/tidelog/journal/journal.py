@@ -346,6 +346,11 @@ class SegmentJournal:
         with self._changed:
             return self._entries[0].floor if self._entries else self._end
 
+    def holds(self, position: int) -> bool:
+        """Whether what lies between its oldest position and this one can be served without a gap."""
+        with self._changed:
+            return self._covers(position)
+
     def bytes(self) -> int:
         with self._changed:
             return sum(e.size for e in self._entries)

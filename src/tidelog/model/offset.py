@@ -29,6 +29,8 @@ class Offset:
     """How far the snapshots are."""
     life: int = 0
     """How often the place in the log was lost and another one taken: positions of different lives do not compare."""
+    change: int = 0
+    """The last edit of the offsets that was followed."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,6 +41,7 @@ class Offset:
             **({"tidelog_floor": self.floor} if self.floor else {}),
             **({"tidelog_snapshot": dict(self.snapshot)} if self.snapshot else {}),
             **({"tidelog_life": self.life} if self.life else {}),
+            **({"tidelog_change": self.change} if self.change else {}),
         }
 
     @staticmethod
@@ -57,4 +60,5 @@ class Offset:
             floor=int(raw.get("tidelog_floor", 0)),
             snapshot=raw.get("tidelog_snapshot") or {},
             life=int(raw.get("tidelog_life", 0)),
+            change=int(raw.get("tidelog_change", 0)),
         )

@@ -11,8 +11,10 @@ import json
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -22,25 +24,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog import errors
-from tidelog.contracts import Batch, Sink, Status, TableChanges
+from tidelog import connectors, errors
+from tidelog.contracts import Batch, ControlStore, Sink, Status, TableChanges
+from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
-from tidelog.engine import requests
 from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
+from tidelog.engine.jumps import Jump
 from tidelog.engine.reading import files_of
 from tidelog.engine.stage import Stage
 from tidelog.engine.watching import Ended, Told, Walks, walks
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
 from tidelog.journal.files import Files
+from tidelog.model.control import Committed
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark import chunks, sinks
 from tidelog.spark.present import Present
 from tidelog.spark.session import register, session, warm
-from tidelog.spark.source import STAGE, TidelogSource, options_of
-from tidelog.stores.offsets import Committed, OffsetStore
+from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
+from tidelog.stores import open_store
 
 _LOOK_S = 0.1
 _TRIES = 3
@@ -59,6 +63,8 @@ class Progress:
     batch_id: int = -1
     batch_events: int = 0
     batch_ms: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Events of this run, by table."""
     state: str = "starting"
     warnings: tuple[str, ...] = ()
     snapshots: Walks = field(default_factory=Walks)
@@ -140,7 +146,9 @@ class Pipeline:
 class Run:
     """A pipeline that runs. Holds the pipeline's name: a second run is refused while this one lives."""
 
-    def __init__(self, definition: Definition, spark: SparkSession | None, *, once: bool) -> None:
+    def __init__(
+        self, definition: Definition, spark: SparkSession | None, *, once: bool, store: ControlStore | None = None
+    ) -> None:
         self._definition = definition
         self._home = Home.open(definition.name)
         self._lock = self._home.lock("run")
@@ -150,18 +158,21 @@ class Run:
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
         self._failure: BaseException | None = None
         self._events = 0
+        self._tables: Counter[str] = Counter()
         self._started = time.monotonic()
         self._recent: list[tuple[float, int]] = []
         self._progress = Progress()
         self._warnings: tuple[str, ...] = ()
         self._told = Told(self._home)
         self._ended: tuple[Ended, ...] = ()
-        self._store = OffsetStore(self._home.store)
         self._mirrored = -1
         try:
             self._sink: Sink | None = None
+            self._store = store or open_store(definition.store or None)
+            if (found := checkpoint.committed(self._home)) is not None:  # a run that died may not have told the store
+                self._tell(found)
             # Before Spark takes its time to start.
-            self._prepare(resuming=any(self._home.checkpoint.glob("offsets/[0-9]*")))
+            self._prepare(self._jump())
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
@@ -172,10 +183,18 @@ class Run:
             self.stop()
             raise
 
-    def _prepare(self, *, resuming: bool) -> None:
+    def _prepare(self, jump: Jump | None) -> None:
         """What is missing is created, or told. Where a lost place in the log is made good, that is the source's."""
-        if not (resuming and self._connector.snapshot_settings().mode == "when_needed"):
-            self._connector.prepare(resuming=resuming)
+        began = any(self._home.checkpoint.glob("offsets/[0-9]*"))
+        if jump is not None:
+            self._connector.prepare(resuming=jump.offset is not None)
+        elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
+            self._connector.prepare(resuming=began)
+
+    def _jump(self) -> Jump | None:
+        """The edit of the offsets that waits to be followed."""
+        waiting = self._store.pending(self._definition.name)
+        return Jump(waiting[0].id, waiting[0].after) if waiting else None
 
     # -- the life of a run ---------------------------------------------------------------------------------------
 
@@ -213,7 +232,20 @@ class Run:
             return
         self._mirrored = told.batchId
         offset = json.loads(told.sources[0].endOffset)
-        self._store.mirror(Committed(str(told.id), told.batchId, offset, time.time_ns() // 1000))
+        self._tell(Committed(str(told.id), told.batchId, offset, time.time_ns() // 1000))
+
+    def _tell(self, committed: Committed) -> None:
+        try:
+            self._store.mirror(self._definition.name, self._partition, committed)
+        except TransientError as exc:  # the checkpoint is the truth; the next batch is mirrored again
+            self._warnings = (exc.message,)
+
+    @cached_property
+    def _partition(self) -> dict[str, str]:
+        partition: dict[str, str] = connectors.offsets(self._definition.connector).DOCUMENT.partition.write(
+            **self._connector.names()
+        )
+        return partition
 
     def raise_failure(self) -> None:
         """What the query died of, if it did."""
@@ -259,6 +291,7 @@ class Run:
             batch_id=p.batch_id,
             batch_events=p.batch_events,
             batch_ms=p.batch_ms,
+            tables=dict(self._tables),
             state=status.state,
             warnings=warnings,
             snapshots=walks(self._home),
@@ -269,6 +302,7 @@ class Run:
 
     def _begin(self) -> StreamingQuery:
         self._failure = None
+        jump = self._jump()
         self._home.stage.mkdir(parents=True, exist_ok=True)
         stage = Files(self._stage())
         for name in stage.names(""):  # of attempts that died: a batch that is repeated stages anew
@@ -282,6 +316,7 @@ class Run:
             .option(STAGE, self._stage())
             .option("reader", self._definition.name)
             .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
+            .option(JUMP, jump.to_json() if jump is not None else "")
             .load()
         )
         writer = (
@@ -320,6 +355,8 @@ class Run:
         except BaseException as exc:
             self._failure = exc
             raise
+        for row in staged:
+            self._tables[Table.from_json(row.table).qualified] += 0 if row.keep else row.rows
         self._count(batch_id, sum(row.rows for row in staged), began)
         self._clear(staged)
 

@@ -25,6 +25,7 @@ from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
+from tidelog.engine.jumps import Jump
 from tidelog.engine.notices import log_into
 from tidelog.engine.reading import Plan, Reading
 from tidelog.engine.stage import Stage
@@ -45,6 +46,8 @@ SECRET = "definition.secret"
 """The option that carries a whole definition; by its name, Spark hides its value wherever it shows options."""
 STAGE = "stage.secret"
 """Where staged files go: a URI may carry credentials."""
+JUMP = "jump"
+"""An edit of the offsets that waits to be followed."""
 _PARTITION_ROWS = (10_000, 50_000)
 _PARTITION_BYTES = 32 << 20
 _OWN = {
@@ -54,6 +57,7 @@ _OWN = {
     "shape",
     SECRET,
     STAGE,
+    JUMP,
     "parallelism",
     "path",
     "startposition",
@@ -118,7 +122,10 @@ class _Planning:
             if not self._silent:
                 log_into(home.messages)
             parallelism = int(self._options.get("parallelism", "2"))
-            self._reading = Reading(definition, home, reader=reader, silent=self._silent, parallelism=parallelism)
+            jump = Jump.from_json(self._options.get(JUMP, ""))
+            self._reading = Reading(
+                definition, home, reader=reader, silent=self._silent, parallelism=parallelism, jump=jump
+            )
         return self._reading
 
     def _partitions(self, plan: Plan) -> list[Partition]:
@@ -285,7 +292,7 @@ def _refuse_salts(options: Mapping[str, str]) -> None:
 def options_of(definition: Definition) -> dict[str, str]:
     """A definition as options of the source."""
     raw = {k: v for k, v in asdict(definition).items() if v}
-    return {SECRET: json.dumps({**raw, "sink": {"type": "console"}})}
+    return {SECRET: json.dumps({**raw, "sink": {"type": "console"}, "store": ""})}
 
 
 def _typed_schema(definition: Definition, name: str) -> pa.Schema:

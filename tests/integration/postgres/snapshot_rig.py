@@ -76,6 +76,9 @@ class Watched:
         yield from self._chunk.rows()
         self._hooks.read()
 
+    def letters(self) -> pa.Table:
+        return self._chunk.letters()
+
     def end(self) -> int:
         position = self._chunk.end()
         self._ended = True
@@ -96,6 +99,8 @@ class Rig:
     target: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: defaultdict(dict))
     reads: list[tuple[str, Row]] = field(default_factory=list)
     """Every row that was delivered as `r`."""
+    letters: list[Row] = field(default_factory=list)
+    """Every dead letter that was delivered."""
     log: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     """Spark's offset log: (start, end) of each planned batch."""
     committed: int = 0
@@ -147,6 +152,7 @@ class Rig:
         if end == start:
             return False
         self.log.append((start, end))
+        self._reader().commit(start)  # Spark tells of a batch when it plans the next one
         self.hooks.planned()
         return True
 
@@ -278,6 +284,9 @@ class Rig:
             yield
 
     def _apply(self, staged: list[Row]) -> None:
+        for row in staged:
+            if row["failures"]:
+                self.letters += self._letters(row["failures"])
         by_table: dict[int, list[Row]] = defaultdict(list)
         for row in sorted(staged, key=lambda r: r["sequence"]):
             by_table[Table.from_json(row["table"]).id].append(row)
@@ -339,6 +348,11 @@ class Rig:
             found = cursor.fetchone()
             assert cursor.description is not None
             return None if found is None else dict(zip([d.name for d in cursor.description], found, strict=True))
+
+    def _letters(self, path: str) -> list[Row]:
+        found = chunks.load(Files(self.options[STAGE]), path)
+        assert found is not None
+        return found.to_pylist()
 
     def _load(self, row: Row) -> pa.Table:
         stage = Stage(str(self.folder / "journal"), "main").files if row["chunk"] else Files(self.options[STAGE])

@@ -1,0 +1,159 @@
+"""A connector's config as Kafka Connect's users write it: one flat map of texts, and the definition that it means.
+
+The source's settings stand under their own names; those of the other sections carry the section's name as a prefix
+(`sink.type`, `stream.trigger`, `journal.path`). References such as `${PGPASSWORD}` stay as they were written and are
+resolved only when a connector starts. Secrets are hidden on the way out; on the way in, that means: as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from tidelog.connectors import Plugin, plugin
+from tidelog.core.settings import REFERENCE, Setting, resolve
+from tidelog.engine import definition as definitions
+from tidelog.engine.definition import HIDDEN, Definition, redact
+from tidelog.errors import ConfigError
+
+CLASS, NAME, TASKS = "connector.class", "name", "tasks.max"
+PREFIXED = ("sink", "stream", "journal")
+_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SHORT = 4
+"""A text shorter than this says nothing by itself, and is everywhere."""
+
+
+def settings(plugin: Plugin) -> tuple[Setting, ...] | None:
+    """The settings of its source; None where they are not declared yet, and any name is taken as it is."""
+    if not plugin.captures:
+        return None
+    found: tuple[Setting, ...] = import_module(f"tidelog.connectors.{plugin.name}.config").SETTINGS
+    return found
+
+
+def plugin_of(config: Mapping[str, str]) -> Plugin:
+    """The plugin that a config names."""
+    text = config.get(CLASS, "")
+    if not text:
+        raise ConfigError(f"The config has no {CLASS}.", hint=f'Add "{CLASS}": "postgres".')
+    return plugin(text)
+
+
+def named(name: str) -> bool:
+    """Whether this can be the name of a connector, and so of a folder."""
+    return bool(_NAMED.fullmatch(name))
+
+
+def definition(name: str, config: Mapping[str, str]) -> Definition:
+    """What the config means now: references are resolved here."""
+    return definitions.from_mapping({"name": name, **sections(config)}, where="The config")
+
+
+def sections(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The parts of a definition, as they are written."""
+    found: dict[str, dict[str, str]] = {"source": {"connector": plugin_of(config).name}}
+    found |= {title: {} for title in PREFIXED}
+    for key, text in config.items():
+        title, _, rest = key.partition(".")
+        if title in PREFIXED:
+            found[title][rest] = text
+        elif key not in (CLASS, NAME, TASKS):
+            found["source"][key] = text
+    return found
+
+
+def written(raw: Mapping[str, Any]) -> dict[str, str]:
+    """The other way round: the config that means the same as a definition that was written as YAML."""
+    flat: dict[str, str] = {}
+    for title in ("source", *PREFIXED):
+        prefix = "" if title == "source" else f"{title}."
+        flat |= {f"{prefix}{key}": text for key, text in _texts(raw.get(title) or {})}
+    connector = flat.pop("connector", "")
+    return {NAME: str(raw.get("name", "")), CLASS: connector, **flat}
+
+
+def _texts(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            found += _texts(value, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", ",".join(map(str, value)) if isinstance(value, list) else str(value)))
+    return found
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def shown(config: Mapping[str, str]) -> dict[str, str]:
+    """The config for people's eyes."""
+    return dict(_shown(key, text) for key, text in config.items())
+
+
+def kept(config: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """What was hidden on the way out is, when it comes back, what it was."""
+    before = {hidden: (key, text) for key, text in stored.items() for hidden in [_shown(key, text)]}
+    return dict(before.get((key, text), (key, text)) for key, text in config.items())
+
+
+def require_told(config: Mapping[str, str]) -> None:
+    """A secret that nobody has told yet cannot be kept."""
+    for key, text in config.items():
+        if (text == HIDDEN and secret(key)) or f".with.salt.{HIDDEN}" in key or f"://{HIDDEN}@" in text:
+            raise ConfigError(
+                f"{key} is {HIDDEN}, which stands for a secret that is kept, and none is kept.", hint="Write it out."
+            )
+
+
+def secret(key: str) -> bool:
+    """Whether the value of this setting is nobody's business."""
+    return redact({key: "x"}).get(key) == HIDDEN
+
+
+def _shown(key: str, text: str) -> tuple[str, str]:
+    if plain_reference(text):
+        return key, text
+    ((hidden, value),) = redact({key: text}).items()
+    return hidden, value
+
+
+def plain_reference(text: str) -> bool:
+    """Whether a text is references alone: it names secrets, and tells none."""
+    return bool(REFERENCE.search(text)) and not REFERENCE.sub("", text) and ":-" not in text
+
+
+def secrets(config: Mapping[str, str]) -> list[str]:
+    """Every text that may not be told: secrets, and what references stand for, the longest first."""
+    found: set[str] = set()
+    for key, text in config.items():
+        values = {text, *_resolved(text)} if secret(key) else {t for t in _resolved(text) if len(t) >= _SHORT}
+        found |= values | _hidden_parts(key, text)
+    return sorted((f for f in found if f and f != HIDDEN and not plain_reference(f)), key=len, reverse=True)
+
+
+def _resolved(text: str) -> set[str]:
+    """What the references in it stand for, each and together."""
+    found: set[str] = set()
+    for reference in (text, *(part[0] for part in REFERENCE.finditer(text))):
+        try:
+            found.add(resolve(reference))
+        except ConfigError:  # it stands for nothing here, so nothing can be told
+            continue
+    return found - {text}
+
+
+def _hidden_parts(key: str, text: str) -> set[str]:
+    """A salt in the name, a password in an address."""
+    _, salted, salt = key.partition(".with.salt.")
+    scheme, at, _ = text.partition("@")
+    address = scheme.partition("://")[2] if at else ""
+    return ({salt} if salted else set()) | {address, address.partition(":")[2]}
+
+
+def scrubbed(text: str, hidden: list[str]) -> str:
+    """A sentence without the secrets that slipped into it."""
+    for value in hidden:
+        text = text.replace(value, HIDDEN)
+    return text

@@ -1,0 +1,106 @@
+"""Jumps: an edit of the offsets, followed by the next start.
+
+The checkpoint is never edited. The first batch after an edit ends at the new place and has no events; the offset at its
+end carries the edit's number, so that the edit is followed once, whatever dies on the way. A batch that was planned
+before the edit and never committed is planned again without events: the edit may be there to get past it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidelog.contracts import Connector
+from tidelog.core.snapshot.plan import grounded
+from tidelog.core.snapshot.state import HANDLED_MAX, Snapshot
+from tidelog.engine.snapshots import Snapshots, restored
+from tidelog.model.offset import FORMAT, Offset
+
+
+@dataclass(frozen=True)
+class Jump:
+    id: int
+    offset: Mapping[str, Any] | None
+    """The whole offset, or only the connector's own keys as a person writes them; None: begin as if for the first
+    time."""
+
+    def follows(self, offset: Offset) -> bool:
+        """Whether an offset does not know of it yet."""
+        return self.id > offset.change
+
+    def to_json(self) -> str:
+        return json.dumps({"id": self.id, "offset": self.offset})
+
+    @staticmethod
+    def from_json(text: str) -> Jump | None:
+        raw = json.loads(text) if text else None
+        return Jump(int(raw["id"]), raw["offset"]) if raw else None
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Where a jump leads."""
+
+    position: int
+    floor: int
+    snapshot: Snapshot
+
+
+def landing(jump: Jump, start: Offset | None, first: int, connector: Connector, snapshots: Snapshots) -> Landing:
+    """From `start`, or from nowhere; `first` is where a first start would begin."""
+    if jump.offset is None:
+        return Landing(first, first, _anew(start, snapshots))
+    position, told = place(jump.offset, connector), _told(jump.offset)
+    if start is None:
+        return Landing(position, position, snapshots.first() if _unfinished(jump.offset) else snapshots.resume(told))
+    floor = min(start.floor, position) if start.floor else position
+    left = Snapshot.from_json(start.snapshot)
+    return Landing(position, floor, _joined(left, told, start.position, position, _ids(connector)))
+
+
+def place(offset: Mapping[str, Any], connector: Connector) -> int:
+    """The position that an offset means."""
+    if "tidelog_position" in offset:
+        return Offset.from_json(offset).position
+    return connector.position_of(offset)
+
+
+def _anew(start: Offset | None, snapshots: Snapshots) -> Snapshot:
+    left = Snapshot.from_json(start.snapshot) if start is not None else Snapshot()
+    if start is None or snapshots.settings.mode == "no_data":
+        return replace(snapshots.first(), handled=left.handled)
+    return snapshots.again(left, "offsets-deleted")
+
+
+def _told(offset: Mapping[str, Any]) -> Snapshot | None:
+    """The snapshots that an edit speaks of; None when it does not."""
+    if offset.get("tidelog_version") == FORMAT:
+        return Snapshot.from_json(offset.get("tidelog_snapshot"))
+    found = restored(Offset(0, document=offset))
+    return found if found.entries else None
+
+
+def _unfinished(offset: Mapping[str, Any]) -> bool:
+    """Whether another connector was in the middle of its first snapshot: it cannot be continued."""
+    done = str(offset.get("snapshot_completed", "")).lower() == "true"
+    return str(offset.get("snapshot") or "").lower() in ("true", "initial") and not done
+
+
+def _joined(left: Snapshot, told: Snapshot | None, old: int, new: int, ids: Sequence[int]) -> Snapshot:
+    """The snapshots go on, as the edit says or as they were; what was in flight is read again. After a step back the
+    target is ahead of the log: a row that it lacks may still exist, until the log has come to the old place."""
+    chosen = grounded(left if told is None else told).settled()
+    handled = tuple(dict.fromkeys((*chosen.handled, *left.handled)))
+    settling = dict.fromkeys(ids, old) if new < old else {}
+    return replace(
+        chosen,
+        handled=handled[-HANDLED_MAX:],
+        known=left.known or chosen.known,
+        settling=tuple({**dict(chosen.settling), **settling}.items()),
+    )
+
+
+def _ids(connector: Connector) -> list[int]:
+    return [table.id for table in connector.tables()]
