@@ -51,13 +51,13 @@ clean: ## Remove what the targets made
 	rm -rf $(VENV) .tidelog .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 
 $(DEMO): pyproject.toml requirements.lock
-	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,demo
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,server,demo
 	@touch $@
 
 $(ALL): pyproject.toml requirements.lock
-	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,demo,test,check
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,server,demo,test,check
 	@touch $@ $(DEMO)
 
 $(BENCH): pyproject.toml requirements.lock
-	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,demo,test,check,bench
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,server,demo,test,check,bench
 	@touch $@ $(ALL) $(DEMO)

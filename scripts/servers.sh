@@ -1,9 +1,31 @@
 #!/usr/bin/env bash
-# Install the servers of the tests that no Python package brings: PostgreSQL 15 from Debian.
+# Install what the tests need and no Python package brings: PostgreSQL 15 and Chromium from Debian, and Kafka's jars.
+# With names, only those: `scripts/servers.sh chromium`.
 set -euo pipefail
-[ -x /usr/lib/postgresql/15/bin/postgres ] && exit 0
-if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-  echo "installing postgresql-15 for the tests …"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql-15; } >/dev/null ||
-    echo "postgresql-15 could not be installed: its tests are skipped." >&2
-fi
+cd "$(dirname "$0")/.."
+
+postgres() {
+  [ -x /usr/lib/postgresql/15/bin/postgres ] && return
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    echo "installing postgresql-15 for the tests …"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql-15; } >/dev/null ||
+      echo "postgresql-15 could not be installed: its tests are skipped." >&2
+  fi
+}
+
+kafka() {
+  .venv/bin/python -m tests.servers_kafka || echo "Kafka could not be fetched: its tests are skipped." >&2
+}
+
+chromium() {
+  command -v chromium >/dev/null && return
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    echo "installing chromium for the tests …"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      chromium fonts-liberation; } >/dev/null ||
+      echo "chromium could not be installed: the tests of the page are skipped." >&2
+  fi
+}
+
+[ $# -gt 0 ] || set -- postgres kafka chromium
+for each; do "$each"; done

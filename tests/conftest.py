@@ -10,6 +10,8 @@ import pytest
 
 from tests.proxy import Proxy
 from tests.servers import S3, Database, NoServer, Postgres, install
+from tests.servers_kafka import KafkaBroker
+from tests.servers_kafka import install as install_kafka
 from tests.spark_session import local_session
 
 if TYPE_CHECKING:
@@ -92,6 +94,18 @@ def s3(s3_server: S3) -> S3:
     """An S3 with one empty bucket."""
     s3_server.reset()
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A Kafka broker. Shared by all tests: give topics names of your own."""
+    try:
+        install_kafka()
+    except NoServer as reason:
+        pytest.skip(str(reason))
+    broker = KafkaBroker.start()
+    yield broker
+    broker.stop()
 
 
 @pytest.fixture(scope="session")

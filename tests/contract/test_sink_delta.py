@@ -121,6 +121,7 @@ def test_appending_is_exact(rig: Rig) -> None:
     """Keys outside the range of every file are appended; one key within makes it a merge."""
     for ids in ([1, 2], [3, 4], [4, 5], [9], [7], [9, 10]):
         rig.feed((ORDERS, [c(id=i, name=str(ids)) for i in ids]))
+    rig.source.rows = [{"id": 20, "name": "now", "big": "B"}]
     rig.feed((ORDERS, [u(id=20, name="u", unchanged=["big"]), d(id=21)]))
     log = rig.sink._target(ORDERS)._table.history()
     assert [r["id"] for r in rig.read(ORDERS)] == [1, 2, 3, 4, 5, 7, 9, 10, 20]

@@ -253,11 +253,30 @@ def test_a_key_that_another_row_takes_during_a_snapshot(rare: Make) -> None:
     assert target.read(ORDERS) == [{"id": 2, "name": "n", "big": "NEW"}]
 
 
-def test_nothing_is_asked_without_a_snapshot(rare: Make) -> None:
+def test_a_row_that_the_target_lacks_is_asked_for_at_any_time(rare: Make) -> None:
+    """One that nobody could tell during a snapshot may go on after it."""
     target = rare()
-    target.feed((ORDERS, [u(id=1, name="a", unchanged=["big"])]))
-    assert target.read(ORDERS) == [{"id": 1, "name": "a", "big": None}]
-    assert not target.source.asked
+    target.feed((ORDERS, [c(id=1, name="a", big="B1"), c(id=2, name="b", big="B2")]))
+    target.source.rows = [{"id": i, "name": "now", "big": f"S{i}"} for i in (1, 3, 12, 14)]
+    target.feed(
+        (
+            ORDERS,
+            [
+                u(id=1, name="there", unchanged=["big"]),
+                u(id=12, name="moved", before={"id": 2}, unchanged=["big"]),
+                u(id=3, name="absent", unchanged=["big"]),
+                u(id=14, name="absent, moved", before={"id": 4}, unchanged=["big"]),
+                u(id=5, name="gone", unchanged=["big"]),
+            ],
+        )
+    )
+    assert target.read(ORDERS) == [
+        {"id": 1, "name": "there", "big": "B1"},
+        {"id": 3, "name": "absent", "big": "S3"},
+        {"id": 12, "name": "moved", "big": "B2"},
+        {"id": 14, "name": "absent, moved", "big": "S14"},
+    ]
+    assert [sorted(k["id"] for k in keys) for keys in target.source.looked_up] == [[3, 5, 14]]
 
 
 def keys(*ids: int) -> pa.Table:

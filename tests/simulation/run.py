@@ -336,11 +336,13 @@ class Simulation:
         """What the log did not tell: from the target's row, or from the source; None if the row cannot be known.
 
         Where the key changed in an incomplete table, the source is asked even if the target has a row under the old
-        key: rows read in place of a lost stage, or while the stream waited, may be of a later time, and another's.
+        key: rows read in place of a lost stage, or while the stream waited, may be of a later time, and another's. A
+        row that the target lacks is asked for at any time: one that nobody could tell may go on after the snapshot.
         """
         trusted = origin is None or not incomplete or self.fault == "trust-origin"
         base = was.get(origin or key) if trusted else None
-        asked = "extra" in kept or (base is None and incomplete)
+        doubted = incomplete or self.fault != "trust-absence"
+        asked = "extra" in kept or (base is None and doubted)
         found = self._ask(name, key, end) if asked else None
         if base is None and found is None and asked:
             return None

@@ -42,6 +42,7 @@ FAULTS = {
     "no-after": "the first chunk of a new table does not wait for transactions that are older than it",
     "reads-first": "a change of key takes what it leaves out from a row that was read under its old key",
     "trust-origin": "a change of key takes what it leaves out from the target's row, whenever that was read",
+    "trust-absence": "when a snapshot is over, a row that the target lacks is taken to be without the values left out",
     "answer-early": "the source is asked for rows of a commit that is not visible yet",
 }
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tidelog.cli import capture, check, connectors, pause, resume, run, server, snapshot, status, stop, verify
+from tidelog.cli import capture, check, connectors, offsets, pause, resume, run, server, snapshot, status, stop, verify
 from tidelog.errors import TidelogError
 from tidelog.model.version import __version__
 
@@ -25,6 +25,7 @@ COMMANDS = {
     "pause": pause,
     "resume": resume,
     "stop": stop,
+    "offsets": offsets,
     "capture": capture,
     "server": server,
     "connectors": connectors,

@@ -11,7 +11,7 @@ import getpass
 import json
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ examples:
   tidelog offsets export shop > offsets.json
   tidelog offsets delete shop --server http://cdc.example:8083
 """
-NO_FILE = True
+ALONE = True
 _CHANGES = ("set", "delete", "undo", "import")
 
 
@@ -138,8 +138,8 @@ class _Remote:
         self._server = server
         self.name = name
 
-    def _ask(self, method: str, *path: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
-        return self._server.ask(method, "connectors", self.name, "offsets", *path, body=body, query=query or {})
+    def _ask(self, method: str, *path: str, body: object = None, query: Sequence[tuple[str, str]] = ()) -> Any:
+        return self._server.ask(method, "connectors", self.name, "offsets", *path, body=body, query=query)
 
     def get(self) -> dict[str, Any]:
         return dict(self._ask("GET"))
@@ -162,7 +162,7 @@ class _Remote:
             self._ask("PATCH", body=told)
 
     def delete(self, why: str) -> None:
-        self._ask("DELETE", query={"why": why})
+        self._ask("DELETE", query=[("why", why)])
 
     def undo(self, why: str) -> None:
         self._ask("POST", "undo", body={"why": why})

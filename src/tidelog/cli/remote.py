@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -30,7 +30,7 @@ class Server:
             (url or os.environ.get("TIDELOG_SERVER") or DEFAULT).rstrip("/"), os.environ.get("TIDELOG_TOKEN", "")
         )
 
-    def ask(self, method: str, *path: str, body: object = None, query: Mapping[str, str] | None = None) -> Any:
+    def ask(self, method: str, *path: str, body: object = None, query: Sequence[tuple[str, str]] = ()) -> Any:
         """The answer, from JSON; None when there is nothing to say."""
         url = "/".join([self.url, *(quote(part, safe="") for part in path)])
         url += f"?{urlencode(query)}" if query else ""

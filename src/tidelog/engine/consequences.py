@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tidelog import connectors
@@ -88,7 +89,7 @@ class _Look:
                 new, f"it is in the future: the log ends at {self._told(ends)}", "Choose an earlier one."
             )
         oldest = self._oldest()
-        if new < oldest:
+        if new < oldest and skip_idle(self._places, new) < oldest:
             return self._beyond(
                 new,
                 f"neither the journal nor the source has it any more: the oldest place that can be reached is "
@@ -125,9 +126,13 @@ class _Look:
 
     def _ended(self) -> int:
         """Up to where the journal knows the log; nothing captured happened on its last stretch."""
+        return skip_idle(self._places, self._journal.end()) if self._journal is not None else 0
+
+    @cached_property
+    def _places(self) -> list[Files]:
+        """Where notes about empty stretches are."""
         home = Home.at(self._definition.name)
-        places = [files_of(self._definition, home), Files(str(home.path))]
-        return skip_idle(places, self._journal.end()) if self._journal is not None else 0
+        return [files_of(self._definition, home), Files(str(home.path))]
 
     def _told(self, position: int) -> str:
         return connectors.offsets(self._definition.connector).describe(self._connector.document(position, 0, 0))

@@ -32,6 +32,7 @@ from tidelog.core.fold import (
     ROW,
     STAMPS,
     Folded,
+    Ints,
     Run,
     answer,
     carry,
@@ -222,7 +223,7 @@ class DeltaSink:
 
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
         """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""
-        if folded.keeps and job.changes.snapshotting:
+        if folded.keeps and (job.changes.snapshotting or self.source is not None):
             folded = self._find(job, folded)
         if folded.origins.num_rows:
             found = job.target.lookup(folded.origins.select(list(job.key)), sorted(folded.keeps))
@@ -234,12 +235,16 @@ class DeltaSink:
 
     def _find(self, job: _Job, folded: Folded) -> Folded:
         """Law 2: rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
-        they are there: the source tells them, by key. What it has no more is left out; a later event tells why. A row
-        that moved is asked for in any case: what the target has under its old key may be of a later time, another's."""
+        they are there: the source tells them, by key. What it has no more is left out; a later event tells why, which
+        may come after the snapshot: so a row that is not there is asked for at any time. During the snapshot a row that
+        moved is asked for in any case: what the target has under its old key may be of a later time, another's."""
         rows, key = np.flatnonzero(gaps(folded)), list(job.key)
-        own = folded.upserts.select(key).take(pa.array(rows))
-        absent = match(own, job.target.lookup(own, []), key) < 0
-        missing = rows[absent | np.isin(rows, folded.origins[ROW].to_numpy())]
+        moved = np.isin(rows, folded.origins[ROW].to_numpy())
+        places = folded.upserts.select(key).take(pa.array(rows))
+        if not job.changes.snapshotting:
+            places = _from_origins(places, rows, folded.origins, key)
+        absent = match(places, job.target.lookup(places, []), key) < 0
+        missing = rows[absent | moved] if job.changes.snapshotting else rows[absent]
         if not len(missing):
             return folded
         keys = folded.upserts.select(key).take(pa.array(missing))
@@ -425,3 +430,14 @@ def read(options: Mapping[str, str], table: Table, columns: Sequence[str], predi
     chosen = Options.of(options)
     where = uri(chosen.path, table.schema, table.name)
     return RustEngine(chosen.storage).target(where).scan(columns, predicate)
+
+
+def _from_origins(keys: pa.Table, rows: Ints, origins: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The keys under which the target has the upserts `rows`: of those that moved, the old ones."""
+    moved = origins[ROW].to_numpy()
+    at = np.searchsorted(rows, moved)
+    known = at < len(rows)
+    known[known] = rows[at[known]] == moved[known]
+    chosen = np.arange(len(rows))
+    chosen[at[known]] = len(rows) + np.flatnonzero(known)
+    return pa.concat_tables([keys, origins.select(list(key)).cast(keys.schema)]).take(pa.array(chosen))

@@ -1,0 +1,88 @@
+"""`tidelog server`: run connectors behind a REST API and a web page.
+
+Speaks Kafka Connect's REST. The connectors that ran when it ended run again when it
+starts. Needs a token from every caller once it listens beyond this machine: lines of
+ROLE TOKEN [NAME] in a file, or in TIDELOG_TOKENS, where ROLE is read, operate or admin.
+Runs until Ctrl-C or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import threading
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from tidelog.cli.signals import setting
+from tidelog.engine.home import Home
+from tidelog.engine.notices import log_into
+from tidelog.errors import ConfigError, NotInstalled
+from tidelog.stores import open_store
+
+if TYPE_CHECKING:
+    from tidelog.server.auth import Access
+    from tidelog.server.serving import Served
+
+EXAMPLE = """\
+examples:
+  tidelog server
+  tidelog server --port 8084 --offset-storage postgresql://ops@db/tidelog
+  tidelog server --host 0.0.0.0 --tokens tokens.txt
+"""
+ALONE = True
+PORT = 8083
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"port to listen on (default {PORT}; 0: any free one)")
+    parser.add_argument("--offset-storage", metavar="URL", help="file or postgresql://… that keeps states and offsets")
+    parser.add_argument("--tokens", metavar="FILE", help="file of tokens, one a line: ROLE TOKEN [NAME]")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _require_installed()
+    from tidelog.server import auth, serving
+
+    access = auth.load(arguments.tokens)
+    os.environ.pop(auth.VARIABLE, None)  # nobody that we start, and no reference in a config, needs to know them
+    auth.require_closed(arguments.host, access)
+    if arguments.offset_storage:  # for the processes that Spark starts, too
+        os.environ["TIDELOG_OFFSET_STORAGE"] = arguments.offset_storage
+    home = Home.open("")
+    with home.lock("server"), serving.listening(arguments.host, arguments.port) as listener:
+        return _serve(home, listener, access)
+
+
+def _serve(home: Home, listener: socket.socket, access: Access) -> int:
+    from tidelog.server.service import Service
+    from tidelog.server.serving import Served, address
+
+    log_into(home.messages)
+    where = address(listener)
+    storage = os.environ.get("TIDELOG_OFFSET_STORAGE", "")
+    service = Service(open_store(storage or None), storage=storage, worker=where)
+    service.names()  # a store that cannot be used is told now
+    server = Served(service, listener, access)
+    print(f"tidelog listens on http://{where} (state in {home.path}; Ctrl-C ends it)", flush=True)
+    _until_told(server)
+    if not server.started:
+        raise ConfigError("The service did not start.", hint=f"{home.messages} says why.")
+    print("stopped; what ran runs again with the next start", flush=True)
+    return 0
+
+
+def _until_told(server: Served) -> None:
+    """Signals are ours: first the listeners go, then the server, then the queries."""
+    stop = threading.Event()
+    with setting(stop):
+        while server.alive and not stop.wait(0.2):
+            pass
+        server.end()
+
+
+def _require_installed() -> None:
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise NotInstalled("The service needs FastAPI and uvicorn.", hint="Run: pip install 'tidelog[server]'")

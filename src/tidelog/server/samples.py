@@ -1,0 +1,84 @@
+"""How a connector does, second by second, for charts: the last ten minutes, and no more."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.contracts import Status
+from tidelog.engine.home import Home
+from tidelog.spark.pipeline import Progress
+
+KEPT_S = 600
+
+
+@dataclass(frozen=True)
+class Sample:
+    at_ms: int
+    capture: str
+    """What the capture says of itself."""
+    lag_ms: int = 0
+    lag_bytes: int = 0
+    events_per_second: float = 0.0
+    events_total: int = 0
+    """Delivered since the service began with this connector."""
+    journal_bytes: int = 0
+    batch_id: int = -1
+    batch_ms: int = 0
+    batch_events: int = 0
+    position: int = 0
+    """Captured up to here."""
+    operations: Mapping[str, int] = field(default_factory=dict)
+    """Captured since its start, by operation."""
+    warnings: tuple[str, ...] = ()
+
+
+def captured(home: Home) -> Status:
+    """What the capture wrote about itself last."""
+    try:
+        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Status("stopped")
+
+
+def sample(home: Home, progress: Progress | None, before: int) -> Sample:
+    """Now; `before` are the events of earlier runs."""
+    status, now = captured(home), time.time_ns() // 1_000_000
+    if progress is None:
+        return Sample(now, "stopped", journal_bytes=status.journal_bytes, position=status.position, events_total=before)
+    return Sample(
+        at_ms=now,
+        capture=progress.state,
+        lag_ms=progress.lag_ms,
+        lag_bytes=progress.lag_bytes,
+        events_per_second=round(progress.events_per_s, 1),
+        events_total=before + progress.events_total,
+        journal_bytes=status.journal_bytes,
+        batch_id=progress.batch_id,
+        batch_ms=progress.batch_ms,
+        batch_events=progress.batch_events,
+        position=status.position,
+        operations=status.events,
+        warnings=progress.warnings,
+    )
+
+
+class Samples:
+    def __init__(self) -> None:
+        self._kept: deque[Sample] = deque(maxlen=KEPT_S)
+
+    def add(self, sample: Sample) -> None:
+        self._kept.append(sample)
+
+    def since(self, seconds: int) -> list[Sample]:
+        oldest = time.time_ns() // 1_000_000 - seconds * 1000
+        return [s for s in list(self._kept) if s.at_ms >= oldest]
+
+    def points(self, seconds: int) -> list[dict[str, Any]]:
+        """What charts draw."""
+        names = ("at_ms", "lag_ms", "lag_bytes", "events_per_second", "events_total", "journal_bytes", "batch_ms")
+        return [{name: getattr(s, name) for name in names} for s in self.since(seconds)]
