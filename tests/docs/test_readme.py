@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from deltalake import DeltaTable
 
 from tests.servers import Database, Postgres
 from tests.spark_session import prepare_environment
+from tidelog.cli.main import parser
 
 REPO = Path(__file__).parents[2]
 README = (REPO / "README.md").read_text(encoding="utf-8")
@@ -99,3 +101,35 @@ def test_every_target_it_names_exists() -> None:
 def test_every_file_it_links_exists() -> None:
     for link in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (REPO / link).exists(), link
+
+
+@pytest.mark.parametrize("line", re.findall(r"^\$ (tidelog .*?)(?: {2,}#.*)?$", README, flags=re.MULTILINE))
+def test_every_command_is_one(line: str) -> None:
+    """The service's are run for real in `integration/server`."""
+    arguments = parser().parse_args(line.split()[1:])
+    assert callable(arguments.command)
+
+
+def test_the_service_and_its_commands(tmp_path: Path, shop: Database) -> None:
+    (tmp_path / "shop.yaml").write_text(DEFINITION)
+    with started(tmp_path) as url:
+        done = run(
+            ["tidelog", "connectors", "create", "shop.yaml", "--state", "STOPPED", "--server", url], tmp_path, shop
+        )
+        assert done.returncode == 0, done.stderr
+        done = run(["tidelog", "offsets", "get", "shop", "--server", url], tmp_path, shop)
+        assert done.returncode == 0, done.stderr
+        assert "no offset yet" in done.stdout
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[str]:
+    """`tidelog server`, on a port that is free."""
+    command = [str(Path(sys.executable).parent / "tidelog"), "server", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found
+        yield found[0]
+        process.terminate()
+        assert process.wait(60) == 0

@@ -193,8 +193,9 @@ class Run:
 
     def _jump(self) -> Jump | None:
         """The edit of the offsets that waits to be followed."""
-        waiting = self._store.pending(self._definition.name)
-        return Jump(waiting[0].id, waiting[0].after) if waiting else None
+        pending = self._store.pending(self._definition.name)
+        mine = [change for change in pending if dict(change.partition) == self._partition]
+        return Jump(mine[0].id, mine[0].after) if mine else None
 
     # -- the life of a run ---------------------------------------------------------------------------------------
 

@@ -342,4 +342,4 @@ def test_an_error_of_the_capture_reaches_who_asks(world: World) -> None:
     with pytest.raises(ConfigError, match="The journal can't be written"):
         follow(reading, offset, 1)
     assert state(reading) == "failed"
-    assert not any(t.name == "tidelog-capture" and t.is_alive() for t in threading.enumerate())
+    until(lambda: not any(t.name == "tidelog-capture" for t in threading.enumerate()), "the end of the capture")

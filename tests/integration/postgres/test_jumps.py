@@ -273,8 +273,16 @@ def crash() -> None:
 MOMENTS = ("planned", "executed", "applied", "committed")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("way", ["back", "ahead", "anew"])
+@pytest.mark.parametrize(
+    ("way", "moment"),
+    [
+        *(("back", moment) for moment in MOMENTS),
+        ("ahead", "planned"),
+        ("anew", "applied"),
+        *(pytest.param("ahead", moment, marks=pytest.mark.long) for moment in MOMENTS[1:]),
+        *(pytest.param("anew", moment, marks=pytest.mark.long) for moment in MOMENTS if moment != "applied"),
+    ],
+)
 def test_whatever_dies_an_edit_is_followed_once(rig: Jumper, way: str, moment: str) -> None:
     """The process dies at this moment of each of the first four batches after the edit."""
     rig.source["snapshot.mode"] = "no_data" if way != "anew" else "initial"

@@ -54,7 +54,7 @@ def test_a_crash_at_every_step(database: Database, tmp_path: Path, windows: str)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("at", [1, 4, 9])
+@pytest.mark.parametrize("at", [4, *(pytest.param(at, marks=pytest.mark.long) for at in (1, 9))])
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("windows", [*MODES, "insert_delete"])
 def test_a_crash_at(database: Database, tmp_path: Path, windows: str, hook: str, at: int) -> None:

@@ -146,7 +146,7 @@ function row(about) {
     say(lag, active ? milliseconds(metrics.lag_ms) : DASH);
     toggle(lag, "data-late", active && metrics.lag_ms > LATE_MS ? "yes" : null);
     say(speed, active ? rate(metrics.events_per_second) : DASH);
-    spark.update(each.past.events_per_second, Date.now());
+    spark.update(active ? each.past.events_per_second : [], Date.now());
     glanceSnapshot(snapshot, each.snapshot);
     glanceNotices(notices, each);
   }

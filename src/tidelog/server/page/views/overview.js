@@ -287,7 +287,8 @@ function latest(told) {
 
 function toldLine(told) {
   const data = told.additional_data ?? {};
-  const about = data.scanned_collection ?? data.current_collection_in_progress ?? data.data_collections ?? "";
+  const tables = data.scanned_collection ?? data.current_collection_in_progress ?? data.data_collections ?? "";
+  const about = String(tables).replaceAll(",", ", ");
   const figures = [
     data.total_rows_scanned && `${compact(data.total_rows_scanned)} rows`,
     data.percent && `${data.percent} %`,
