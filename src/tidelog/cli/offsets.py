@@ -82,6 +82,9 @@ class _Offsets(Protocol):
 
     def get(self) -> dict[str, Any]: ...
 
+    def plugin(self) -> str:
+        """Which connector it is; empty when that is not known."""
+
     def describe(self, offset: Mapping[str, Any]) -> str: ...
 
     def preview(self, body: object) -> list[dict[str, Any]]: ...
@@ -106,8 +109,11 @@ class _Local:
     def get(self) -> dict[str, Any]:
         return self._control.export(self.name)
 
+    def plugin(self) -> str:
+        return self._definition.connector if self._definition is not None else ""
+
     def describe(self, offset: Mapping[str, Any]) -> str:
-        return connectors.offsets(self._definition.connector).describe(offset) if self._definition else ""
+        return connectors.offsets(self.plugin()).describe(offset) if self.plugin() else ""
 
     def preview(self, body: object) -> list[dict[str, Any]]:
         preview = self._control.preview(self.name, body)
@@ -144,8 +150,12 @@ class _Remote:
     def get(self) -> dict[str, Any]:
         return dict(self._ask("GET"))
 
-    def describe(self, _: Mapping[str, Any]) -> str:
-        return ""
+    def plugin(self) -> str:
+        config = self._server.ask("GET", "connectors", self.name)["config"]
+        return str(config["connector.class"])
+
+    def describe(self, offset: Mapping[str, Any]) -> str:
+        return connectors.offsets(self.plugin()).describe(offset)
 
     def preview(self, body: object) -> list[dict[str, Any]]:
         told = self._ask("POST", "preview", body=body)
@@ -262,18 +272,19 @@ _ACTIONS = (
 def _body(words: list[str], asked: _Offsets) -> object:
     """KEY=VALUE pairs change the present offset; JSON and files say the whole."""
     if len(words) > 1 or ("=" in words[0] and not words[0].lstrip().startswith("{")):
-        return _edited(words, asked.get()["offsets"])
+        return _edited(words, asked.get()["offsets"], asked.plugin())
     return bodies.parse(_text(words[0]))
 
 
-def _edited(words: list[str], entries: list[dict[str, Any]]) -> object:
+def _edited(words: list[str], entries: list[dict[str, Any]], plugin: str) -> object:
     if len(entries) != 1:
         raise ConfigError(
             f"KEY=VALUE changes one offset, but there are {len(entries)}.",
             hint="Give them as JSON; `export` shows the form.",
         )
-    pairs = dict(_pair(word) for word in words)
-    return {"offsets": [{"partition": entries[0]["partition"], "offset": {**entries[0]["offset"], **pairs}}]}
+    (entry,), pairs = entries, dict(_pair(word) for word in words)
+    offset = connectors.edited(plugin, entry["offset"], pairs) if plugin else {**entry["offset"], **pairs}
+    return {"offsets": [{"partition": entry["partition"], "offset": offset}]}
 
 
 def _pair(word: str) -> tuple[str, Any]:

@@ -11,7 +11,19 @@ from tidelog.contracts import ChunkReader, Connector, Decoder
 from tidelog.core.offsets.compare import Order
 from tidelog.core.offsets.document import Document
 
-__all__ = ["PLUGINS", "Offsets", "Plugin", "captures", "chunk_reader", "create", "decoder", "offsets", "plugin", "warm"]
+__all__ = [
+    "PLUGINS",
+    "Offsets",
+    "Plugin",
+    "captures",
+    "chunk_reader",
+    "create",
+    "decoder",
+    "edited",
+    "offsets",
+    "plugin",
+    "warm",
+]
 
 
 class Offsets(Protocol):
@@ -53,6 +65,13 @@ def warm(name: str) -> None:
 def offsets(name: str) -> Offsets:
     """The offset documents of a database, whether or not its changes are captured; needs no driver."""
     return cast(Offsets, import_module(f"{__name__}.{plugin(name).name}.offset"))
+
+
+def edited(name: str, offset: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """An offset in which a person changes some keys; where several of them tell one place, the others follow."""
+    module = offsets(name)
+    follow = getattr(module, "edited", None)
+    return dict(follow(offset, changes)) if follow is not None else {**offset, **changes}
 
 
 def captures(name: str) -> bool:

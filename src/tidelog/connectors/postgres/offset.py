@@ -117,3 +117,13 @@ def describe(offset: Mapping[str, Any]) -> str:
 
 def _shown(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def edited(offset: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """An offset that a person moves by one of the names of its place: the others say the same, and what was told of
+    the transaction there is gone."""
+    told = [changes[name] for name in _POSITIONS if name in changes]
+    if not told:
+        return {**offset, **changes}
+    there = {name: told[0] for name in _POSITIONS if name in offset}
+    return {**{k: v for k, v in offset.items() if k not in _PLACE}, **there, **changes}
