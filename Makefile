@@ -7,6 +7,8 @@ DEMO   := $(VENV)/.installed-demo
 ALL    := $(VENV)/.installed-all
 BENCH  := $(VENV)/.installed-bench
 WITH_JAVA := . scripts/java.sh &&
+# Most tests wait for servers: two at a time, each file as a whole.
+TOGETHER := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long sim check bench docs format lock clean
@@ -18,10 +20,10 @@ demo: $(DEMO) ## Stream a shop from an embedded PostgreSQL into Delta and verify
 	@$(WITH_JAVA) $(BIN)/python -m demo.run $(if $(KEEP),--keep)
 
 test: $(ALL) ## Install what the tests need, and run them
-	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest -m "not long" $(ARGS)
+	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) -m "not long" $(ARGS)
 
 test-long: $(ALL) ## The full campaigns: more seeds, more kills, more servers
-	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(ARGS)
+	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) $(ARGS)
 
 sim: $(ALL) ## Replay one seed of the snapshot simulation, step by step (SEED=7, FAULT=no-floor for a known mistake)
 	@$(BIN)/python -m tests.simulation $(SEED) $(FAULT)

@@ -277,7 +277,7 @@ def _drive(folder: Path, files: list[Path], *arguments: str) -> subprocess.Popen
 
 def _await_offset(folder: Path, names: list[str], driver: subprocess.Popen[bytes]) -> None:
     """Until one of them has planned a batch in this life."""
-    began, deadline = time.time(), time.monotonic() + 120
+    began, deadline = time.time(), time.monotonic() + 25
     while True:
         planned = [p for name in names for p in (folder / "home" / name / "checkpoint" / "offsets").glob("[0-9]*")]
         if any(p.stat().st_mtime > began for p in planned):

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from tests.servers import Database
 from tests.spark.conftest import Build
 from tidelog import ConfigError, PositionLost, UnsupportedChange
+from tidelog.engine import checkpoint
+from tidelog.engine.control import Control, alone
 from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
@@ -295,6 +297,24 @@ def test_the_store_repeats_the_committed_offset(spark: SparkSession, database: D
     pipeline.run(spark, once=True)
     (committed,) = open_store(None).offsets("shop")
     assert committed.offset is not None
-    (checkpoint,) = [p for p in Home.at("shop").checkpoint.glob("offsets/[0-9]*") if p.name == str(committed.batch)]
-    assert json.loads(checkpoint.read_text().splitlines()[-1]) == committed.offset
+    (logged,) = [p for p in Home.at("shop").checkpoint.glob("offsets/[0-9]*") if p.name == str(committed.batch)]
+    assert json.loads(logged.read_text().splitlines()[-1]) == committed.offset
     assert {"lsn", "lsn_commit", "lsn_proc", "txId", "ts_usec"} <= committed.offset.keys()
+
+
+def test_runs_without_anything_to_do_leave_the_store_as_it_is(
+    spark: SparkSession, database: Database, build: Build
+) -> None:
+    """Spark tells progress of a batch that never comes; the next start, and whoever reads offsets, must not stumble."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES (1)")
+    pipeline.run(spark, once=True)
+    (before,) = open_store(None).offsets("shop")
+    for _ in range(2):
+        assert pipeline.run(spark, once=True).events_total == 0
+    control = Control(open_store(None), lambda name: alone(name, pipeline.definition))
+    (after,) = control.kept("shop")
+    assert (after.batch, after.offset) == (before.batch, before.offset)
+    assert checkpoint.committed(Home.at("shop")).batch == after.batch  # type: ignore[union-attr]

@@ -87,3 +87,39 @@ def test_a_config_without_a_plugin_says_so() -> None:
         flat.plugin_of({})
     with pytest.raises(ConfigError, match="Did you mean"):
         flat.plugin_of({"connector.class": "postgress"})
+
+
+SALTED = {
+    "column.mask.hash.SHA-256.with.salt.pepper": "public.t.a",
+    "column.mask.hash.SHA-256.with.salt.sugar": "public.t.b",
+}
+
+
+def test_rules_that_differ_in_their_salt_alone_are_all_shown_and_kept() -> None:
+    told = flat.shown(SALTED)
+    assert len(told) == 2
+    assert not any(salt in key for key in told for salt in ("pepper", "sugar"))
+    assert flat.kept(told, SALTED) == SALTED
+    assert [flat.real(key, SALTED) for key in told] == list(SALTED)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "secret"),
+    [
+        ("database.url", "jdbc:oracle:thin:scott/tiger@//host:1521/x", "tiger"),
+        ("signal.consumer.sasl.jaas.config", 'PlainLoginModule required password="tiger";', "tiger"),
+        ("schema.registry.basic.auth.user.info", "u:tiger", "tiger"),
+        ("sink.storage.azure_storage_sas_key", "tiger", "tiger"),
+        ("sink.storage.sse_customer_key_base64", "tiger", "tiger"),
+        ("sink.path", "s3://AK:ti/ger@bucket/x", "ti/ger"),
+        ("sink.path", "https://a/b?sig=tiger&x=1", "tiger"),
+        ("database.url", "jdbc:x://h/d?user=u&password=tiger", "tiger"),
+    ],
+)
+def test_secrets_in_odd_places(key: str, text: str, secret: str) -> None:
+    assert secret not in str(flat.shown({key: text}))
+
+
+@pytest.mark.parametrize("key", ["message.key.columns", "incremental.snapshot.chunk.size", "table.include.list"])
+def test_what_is_no_secret_is_shown(key: str) -> None:
+    assert flat.shown({key: "public.t:id"}) == {key: "public.t:id"}

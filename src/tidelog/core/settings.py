@@ -169,9 +169,15 @@ def _referred(reference: str, environment: Mapping[str, str]) -> str:
     raise ConfigError(f"The environment variable {name} is not set.", hint=f"Run: export {name}=…")
 
 
+_FILE_BYTES_MAX = 64 << 10
+
+
 def _file(name: str) -> str:
+    path = Path(name)
+    if path.exists() and not (path.is_file() and path.stat().st_size <= _FILE_BYTES_MAX):
+        raise ConfigError(f"The file {name} is no file of a setting's size.", hint="Name a text file of up to 64 kB.")
     try:
-        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
         raise ConfigError(f"The file {name} cannot be read ({reason}).", hint="Check path and rights.") from exc

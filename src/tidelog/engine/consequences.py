@@ -120,6 +120,8 @@ class _Look:
 
     def _oldest(self) -> int:
         kept = self._connector.reach()
+        if self._definition.limits.apart and self._journal is not None:  # the capture never reads back
+            return self._journal.oldest()
         if self._journal is None or self._ended() < kept or not self._journal.holds(self._journal.end()):
             return kept
         return min(kept, self._journal.oldest())

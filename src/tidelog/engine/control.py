@@ -94,7 +94,7 @@ class Control:
             return
         partition = connectors.offsets(subject.plugin).DOCUMENT.partition.write(**names)
         told = next((k for k in self._store.offsets(subject.name) if dict(k.partition) == partition), None)
-        if told is None or (told.query, told.batch) != (found.query, found.batch):
+        if told is None or told.query != found.query or told.batch < found.batch:
             self._store.mirror(subject.name, partition, found)
 
     def history(self, name: str, *, limit: int = 100, before: int | None = None) -> list[Change]:

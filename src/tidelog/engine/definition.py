@@ -62,9 +62,15 @@ JOURNAL = (
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SECRET = re.compile(r"password|secret|token|credential|account[._]?key|access[._]?key|private[._]?key", re.I)
+_SECRET = re.compile(
+    r"passw|pwd|secret|token|credential|jaas|user[._]info|[._]sas|(account|access|private|customer|shared|api|sas)[._]?key",
+    re.I,
+)
 _SALT = re.compile(r"(\.with\.salt\.).+")
-_USERINFO = re.compile(r"://[^/@\s]+@")
+_USERINFO = re.compile(r"://[^@\s]+@")
+_LOGIN = re.compile(r"(:)[^:@/\s]+/[^@\s]+@")
+"""`jdbc:oracle:thin:scott/tiger@//host`"""
+_PARAMETER = re.compile(r"(?i)([?&;][^=&;]*(?:passw|pwd|secret|token|sig|key)[^=&;]*=)[^&;\s]+")
 HIDDEN = "****"
 
 
@@ -286,4 +292,5 @@ def redact(section: Mapping[str, str]) -> dict[str, str]:
 def _shown(name: str, text: str) -> str:
     if _SECRET.search(name) and text:
         return HIDDEN
-    return _USERINFO.sub(f"://{HIDDEN}@", text)
+    text = _USERINFO.sub(f"://{HIDDEN}@", text)
+    return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 from tidelog.connectors import Plugin, plugin
@@ -89,13 +90,31 @@ def _texts(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 def shown(config: Mapping[str, str]) -> dict[str, str]:
     """The config for people's eyes."""
-    return dict(_shown(key, text) for key, text in config.items())
+    return dict(hidden for hidden, _ in _pairs(config))
 
 
 def kept(config: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
     """What was hidden on the way out is, when it comes back, what it was."""
-    before = {hidden: (key, text) for key, text in stored.items() for hidden in [_shown(key, text)]}
+    before = dict(_pairs(stored))
     return dict(before.get((key, text), (key, text)) for key, text in config.items())
+
+
+def real(key: str, stored: Mapping[str, str]) -> str:
+    """The name of a setting that was shown: it may hold a salt."""
+    return next((name for (hidden, _), (name, _) in _pairs(stored) if hidden == key), key)
+
+
+def _pairs(config: Mapping[str, str]) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """How each setting is shown, and what it is. Names that differ in their salt alone are numbered."""
+    found: list[tuple[tuple[str, str], tuple[str, str]]] = []
+    names: set[str] = set()
+    for key, text in config.items():
+        name, value = _shown(key, text)
+        number = next(n for n in count(1) if (name if n == 1 else f"{name} ({n})") not in names)
+        name = name if number == 1 else f"{name} ({number})"
+        names.add(name)
+        found.append(((name, value), (key, text)))
+    return found
 
 
 def require_told(config: Mapping[str, str]) -> None:

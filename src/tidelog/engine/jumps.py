@@ -52,7 +52,7 @@ def landing(jump: Jump, start: Offset | None, first: int, connector: Connector, 
     """From `start`, or from nowhere; `first` is where a first start would begin."""
     if jump.offset is None:
         return Landing(first, first, _anew(start, snapshots))
-    position, told = place(jump.offset, connector), _told(jump.offset)
+    position, told = place(jump.offset, connector), _told(jump.offset, start)
     if start is None:
         return Landing(position, position, snapshots.first() if _unfinished(jump.offset) else snapshots.resume(told))
     floor = min(start.floor, position) if start.floor else position
@@ -74,12 +74,19 @@ def _anew(start: Offset | None, snapshots: Snapshots) -> Snapshot:
     return snapshots.again(left, "offsets-deleted")
 
 
-def _told(offset: Mapping[str, Any]) -> Snapshot | None:
-    """The snapshots that an edit speaks of; None when it does not."""
+def _told(offset: Mapping[str, Any], start: Offset | None) -> Snapshot | None:
+    """The snapshots that an edit speaks of; None when it does not, or repeats what stands: the whole is known better
+    than these few attributes can tell."""
     if offset.get("tidelog_version") == FORMAT:
         return Snapshot.from_json(offset.get("tidelog_snapshot"))
+    if start is not None and _attributes(offset) == _attributes(start.document):
+        return None
     found = restored(Offset(0, document=offset))
     return found if found.entries else None
+
+
+def _attributes(offset: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in offset.items() if k.startswith("incremental_snapshot_")}
 
 
 def _unfinished(offset: Mapping[str, Any]) -> bool:

@@ -16,9 +16,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog import connectors
 from tidelog.contracts import ControlStore
 from tidelog.engine import flat
 from tidelog.engine.control import Control, Subject
+from tidelog.engine.control import shown as offset_shown
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.watching import Ended, walks
@@ -121,20 +123,36 @@ class Service:
         if target != STOPPED:
             _require_capture(written, ConfigError)
         with self._only(name):
+            self._require_kin(name, flat.plugin_of(written).name)
             made = self.store.create(Connector(name, written, target))
             self._follow(made)
         return made
 
-    def configure(self, name: str, config: Mapping[str, str]) -> tuple[Connector, bool]:
+    def _require_kin(self, name: str, plugin: str) -> None:
+        """Offsets outlive their connector, and the next one of its name goes on from there: it must understand them."""
+        document = connectors.offsets(plugin).DOCUMENT
+        for kept in self.store.offsets(name):
+            if kept.offset is not None and document.problems(offset_shown(kept.offset)):
+                raise Conflict(
+                    f"The offsets of an earlier connector {name!r} are kept, and {plugin} does not understand them.",
+                    hint="Take another name.",
+                )
+
+    def configure(self, name: str, config: Mapping[str, str], read: Connector | None = None) -> tuple[Connector, bool]:
         """Replace the config of a connector, or create one; whether it was created. One that cannot capture yet is
-        created stopped: there is nothing else it could be."""
+        created stopped: there is nothing else it could be. `read` is what the new config is based on, if it is."""
         try:
-            before = self.connector(name)
+            before = read or self.connector(name)
         except NotFound:
             captures = flat.plugin_of(config).captures
             return self.create(name, config, RUNNING if captures else STOPPED), True
         written = _named(name, flat.kept(config, before.config))
         flat.require_told(written)
+        if flat.plugin_of(written) != flat.plugin_of(before.config):
+            raise ConfigError(
+                f"{name!r} is a connector of {flat.plugin_of(before.config).name}, and its offsets are of that kind.",
+                hint="Create another connector for another kind of source.",
+            )
         validation.require_valid(written)
         if before.target != STOPPED:
             _require_capture(written, ConfigError)
@@ -332,11 +350,26 @@ class Service:
     def _sample(self) -> None:
         while not self._closing.wait(_SAMPLE_S):
             try:
-                for runner in list(self._runners.values()):
-                    self._look(runner)
-                self.problem = ""
-            except (TidelogError, OSError) as exc:  # a store or a disk that is away: asked again in a second
-                self.problem = str(exc)
+                problems = [self._looked(runner) for runner in list(self._runners.values())]
+                self.problem = next(filter(None, problems), "")
+            except Exception as exc:  # noqa: BLE001  whatever it is, the next second is another try
+                _LOG.exception("sampling failed")
+                self.problem = f"Unexpected {type(exc).__name__}."
+
+    def _looked(self, runner: Runner) -> str:
+        """What kept us from looking at it; one that is away must not hide the others."""
+        try:
+            self._revive(runner)
+            self._look(runner)
+        except (TidelogError, OSError) as exc:  # a store or a disk that is away: asked again in a second
+            return str(exc)
+        return ""
+
+    def _revive(self, runner: Runner) -> None:
+        """One that was asked to end for a restart, and took longer than anybody waited."""
+        if runner.state == runners.ASKED and not runner.alive and self._runners.get(runner.name) is runner:
+            with self._only(runner.name):
+                self._follow(self.store.connector(runner.name))
 
     def _look(self, runner: Runner) -> None:
         name = runner.name

@@ -37,7 +37,6 @@ from tidelog.engine.stage import Stage
 from tidelog.engine.watching import Ended, Told, Walks, walks
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
 from tidelog.journal.files import Files
-from tidelog.model.control import Committed
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark import chunks, sinks
@@ -48,6 +47,9 @@ from tidelog.stores import open_store
 
 _LOOK_S = 0.1
 _TRIES = 3
+_RETELL_S = 5.0
+_LOCK_S = 3.0
+"""Whoever edits the offsets holds the name for a moment."""
 _CURABLE = (TransientError, CorruptState, PySparkException, Py4JError, OSError)
 _ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
 
@@ -151,7 +153,7 @@ class Run:
     ) -> None:
         self._definition = definition
         self._home = Home.open(definition.name)
-        self._lock = self._home.lock("run")
+        self._lock = self._home.lock("run", patience_s=_LOCK_S)
         self._lock.__enter__()
         self._connector = definitions.connector_of(definition)
         self._source = Present(self._connector)
@@ -165,14 +167,15 @@ class Run:
         self._warnings: tuple[str, ...] = ()
         self._told = Told(self._home)
         self._ended: tuple[Ended, ...] = ()
-        self._mirrored = -1
+        self._mirrored = ""
+        self._mirror_after_s = 0.0
         try:
             self._sink: Sink | None = None
             self._store = store or open_store(definition.store or None)
-            if (found := checkpoint.committed(self._home)) is not None:  # a run that died may not have told the store
-                self._tell(found)
+            self._tell()  # a run that died may not have told the store
+            self._jump = self._waiting()
             # Before Spark takes its time to start.
-            self._prepare(self._jump())
+            self._prepare(self._jump)
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
@@ -191,10 +194,15 @@ class Run:
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
             self._connector.prepare(resuming=began)
 
-    def _jump(self) -> Jump | None:
-        """The edit of the offsets that waits to be followed."""
+    def _waiting(self) -> Jump | None:
+        """The edit of the offsets that waits to be followed. Read once: nobody edits while we hold the name."""
         pending = self._store.pending(self._definition.name)
         mine = [change for change in pending if dict(change.partition) == self._partition]
+        if pending and not mine:
+            raise ConfigError(
+                f"An edit of the offsets waits for {dict(pending[0].partition)}, and this source is {self._partition}.",
+                hint="Was topic.prefix or the connector changed? Change it back, or undo the edit.",
+            )
         return Jump(mine[0].id, mine[0].after) if mine else None
 
     # -- the life of a run ---------------------------------------------------------------------------------------
@@ -227,19 +235,27 @@ class Run:
         self.raise_failure()
 
     def _mirror(self) -> None:
-        """Repeat in the store what the checkpoint has committed."""
+        """Repeat in the store what the checkpoint has committed. (A query that has nothing to do reports progress too,
+        of a batch that is still to come: so the checkpoint is asked, and not the progress.)"""
         told = self._query.lastProgress
-        if told is None or told.batchId == self._mirrored or not told.sources or not told.sources[0].endOffset:
+        if told is None or told.timestamp == self._mirrored or time.monotonic() < self._mirror_after_s:
             return
-        self._mirrored = told.batchId
-        offset = json.loads(told.sources[0].endOffset)
-        self._tell(Committed(str(told.id), told.batchId, offset, time.time_ns() // 1000))
+        if self._tell():
+            self._mirrored = told.timestamp
+        else:
+            self._mirror_after_s = time.monotonic() + _RETELL_S
 
-    def _tell(self, committed: Committed) -> None:
+    def _tell(self) -> bool:
+        """Whether the store knows what is committed. The checkpoint is the truth: a store that is away, or that knows
+        of a later batch, is a warning."""
+        found = checkpoint.committed(self._home)
         try:
-            self._store.mirror(self._definition.name, self._partition, committed)
-        except TransientError as exc:  # the checkpoint is the truth; the next batch is mirrored again
-            self._warnings = (exc.message,)
+            if found is not None:
+                self._store.mirror(self._definition.name, self._partition, found)
+        except TidelogError as exc:
+            self._warnings = (f"The store does not take the offset: {exc.message}",)
+            return False
+        return True
 
     @cached_property
     def _partition(self) -> dict[str, str]:
@@ -303,7 +319,6 @@ class Run:
 
     def _begin(self) -> StreamingQuery:
         self._failure = None
-        jump = self._jump()
         self._home.stage.mkdir(parents=True, exist_ok=True)
         stage = Files(self._stage())
         for name in stage.names(""):  # of attempts that died: a batch that is repeated stages anew
@@ -317,7 +332,7 @@ class Run:
             .option(STAGE, self._stage())
             .option("reader", self._definition.name)
             .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
-            .option(JUMP, jump.to_json() if jump is not None else "")
+            .option(JUMP, self._jump.to_json() if self._jump is not None else "")
             .load()
         )
         writer = (

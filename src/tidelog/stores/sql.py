@@ -124,7 +124,8 @@ class SqlStore(ABC):
             last = _mirrors(run, name).get(whole)
             kept.accept(name, committed, seen[0][0] if seen else None, last)
             _repeat(run, key, whole, committed)
-            if (contained := kept.contained(committed.offset)) > (last.contained if last else 0):
+            known = last.contained if last and last.committed.query == committed.query else 0
+            if (contained := kept.contained(committed.offset)) > known:
                 _apply(run, key, contained, committed.at_us)
 
     def change(self, change: Change, *, expected: int) -> Change:

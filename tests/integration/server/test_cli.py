@@ -98,5 +98,5 @@ def test_connectors_are_managed_from_the_command_line(
     assert "not found" in refused(capsys, "connectors", "get", "nobody")
     assert "needs a name" in refused(capsys, "connectors", "stop")
     assert "deleted" in say("delete", "erp")
-    assert "Start one" in refused(capsys, "connectors", "list", "--server", "http://127.0.0.1:1")
-    assert "No service" in refused(capsys, "connectors", "list", "--server", "nonsense")
+    assert "Start it" in refused(capsys, "connectors", "list", "--server", "http://127.0.0.1:1")
+    assert "does not answer" in refused(capsys, "connectors", "list", "--server", "nonsense")

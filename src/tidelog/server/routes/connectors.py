@@ -104,10 +104,11 @@ def put_config(name: Name, config: models.Config, service: Asked, _: Admin, resp
 @router.patch("/connectors/{name}/config", responses=answers(404, 409))
 def patch_config(name: Name, config: models.Config, service: Asked, _: Admin) -> models.ConnectorInfo:
     """Change some settings; null removes one."""
-    stored = service.connector(name).config
-    removed = {key for key, value in config.items() if value is None}
-    merged = {key: text for key, text in flat.shown(stored).items() if key not in removed} | texts(config)
-    connector, _created = service.configure(name, merged)
+    before = service.connector(name)
+    given = flat.kept(texts(config), before.config)
+    removed = {flat.real(key, before.config) for key, value in config.items() if value is None}
+    merged = {key: text for key, text in before.config.items() if key not in removed} | given
+    connector, _created = service.configure(name, merged, before)
     return models.ConnectorInfo(**info(service, connector))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from tidelog.engine import flat
 from tidelog.engine.control import Part, shown
 from tidelog.model.control import Change
 from tidelog.server import models
@@ -49,9 +50,10 @@ def preview_offsets(name: Name, body: models.OffsetsEdit, service: Asked, _: Rea
     """What an edit would do: nothing is changed, and it is allowed in any state."""
     service.connector(name)
     found = service.control.preview(name, _edit(body))
+    hidden = flat.secrets(service.connector(name).config)
     return models.Preview(
         possible=found.possible,
-        parts=[models.PreviewPart(**_part(part)) for part in found.parts],
+        parts=[models.PreviewPart(**_part(part, hidden)) for part in found.parts],
         problems=[models.Problem(**asdict(problem)) for problem in found.problems],
     )
 
@@ -103,16 +105,16 @@ def _told(service: Service, name: str, message: str) -> models.Message:
     return models.Message(message=message)
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Part, hidden: list[str]) -> dict[str, Any]:
     problems = [asdict(problem) for problem in part.problems]
     return {
         "partition": dict(part.partition),
         "before": shown(part.before),
         "after": shown(part.after),
         "direction": part.direction,
-        "consequence": part.consequence,
-        "refused": part.refused,
-        "hint": part.hint,
+        "consequence": flat.scrubbed(part.consequence, hidden),
+        "refused": flat.scrubbed(part.refused, hidden),
+        "hint": flat.scrubbed(part.hint, hidden),
         "problems": problems,
     }
 

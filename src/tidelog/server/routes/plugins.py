@@ -50,8 +50,8 @@ def get_plugin_config(plugin: PluginName, _: Reader) -> list[models.Definition]:
 
 
 @router.put("/connector-plugins/{plugin}/config/validate", responses=answers())
-def validate_config(plugin: PluginName, config: models.Config, service: Asked, _: Reader) -> models.Validation:
-    """What is wrong with a config, setting by setting. Nothing is stored, connected or resolved."""
+def validate_config(plugin: PluginName, config: models.Config, service: Asked, _: Admin) -> models.Validation:
+    """What is wrong with a config, setting by setting. Nothing is stored or connected."""
     found = connectors.plugin(plugin)
     written = _stored(service, texts(config))
     if flat.plugin_of(written) != found:
