@@ -379,8 +379,9 @@ class Service:
         for told in self.news(name).take():
             self.events.tell("notification", {"connector": name, **shown(told)})
         snapshot = asdict(walks(Home.at(name)))
-        seen, self._seen[name] = self._seen.get(name), (str(snapshot), now.batch_id)
-        if seen is None or seen[0] != str(snapshot):
+        mark = str((snapshot, [ended.id for ended in self.ended(name)[-1:]]))  # a short one begins and ends unseen
+        seen, self._seen[name] = self._seen.get(name), (mark, now.batch_id)
+        if seen is None or seen[0] != mark:
             self.events.tell("snapshot", {"connector": name, **snapshot})
         if seen is not None and seen[1] != now.batch_id:
             self.events.tell("offsets", {"connector": name, "batch_id": now.batch_id})
