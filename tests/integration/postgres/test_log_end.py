@@ -10,7 +10,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -23,6 +23,7 @@ from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.model.record import Op
 
 IN_TIME_S = 10.0
+PAGE, HEADER_MAX = 8192, 40
 _NUMBERS = itertools.count()
 
 ENDS = """
@@ -38,14 +39,14 @@ def tables(any_world: World) -> World:
 
 
 def end_within_a_record(open_one: psycopg.Connection[Any], database: Database) -> None:
-    """Write, without a commit, until the durable log ends with a page and goes on behind it."""
+    """Write, without a commit, until just the whole pages of the log are durable, and a record goes on behind them."""
     for _ in range(20):
         first = next(_NUMBERS) * 1000
         rows = "INSERT INTO big SELECT g, repeat('x', 700) FROM generate_series(%s::int4, %s::int4) g"
         open_one.execute(rows, [first, first + 99])
         for _ in range(40):
             durable, inserted = database.execute(ENDS)[0]
-            if durable % 8192 == 0 and inserted > durable:
+            if durable % PAGE == 0 and durable + HEADER_MAX < inserted < durable + PAGE:
                 return
             time.sleep(0.05)
     pytest.fail("the durable log would not end with a page")
@@ -70,9 +71,11 @@ def test_an_open_transaction_leaves_the_end_reachable(tables: World) -> None:
 
 def test_what_is_reached_is_no_place_to_read_on_from(tables: World) -> None:
     """The next commit may begin before it: what the server is told of, and where our own records stand, is less."""
-    connector = tables.connector()
-    tail = connector.tail(connector.prepare(), [], 16 << 20)
-    with tables.database.connect(autocommit=False) as open_one:
+    with (
+        closing(tables.connector()) as connector,
+        closing(connector.tail(connector.prepare(), [], 16 << 20)) as tail,
+        tables.database.connect(autocommit=False) as open_one,
+    ):
         for _ in range(10):
             end_within_a_record(open_one, tables.database)
             end, deadline = connector.log_end(), time.monotonic() + IN_TIME_S
@@ -85,10 +88,8 @@ def test_what_is_reached_is_no_place_to_read_on_from(tables: World) -> None:
         seen = tail.seen()
         assert seen < end <= tail.reached()
         open_one.commit()
-    portions = poll_until(tail, lambda found: bool(found) and found[-1].end > 0, "the transaction")
-    assert portions[-1].transactions.column("position")[0].as_py() >= seen
-    tail.close()
-    connector.close()
+        portions = poll_until(tail, lambda found: bool(found) and found[-1].end > 0, "the transaction")
+        assert portions[-1].transactions.column("position")[0].as_py() >= seen
 
 
 def test_a_schema_change_finds_its_place_before_an_open_transaction(tables: World) -> None:
