@@ -158,7 +158,7 @@ class Stress:
     def run_and_kill(self, dice: random.Random, share: float) -> None:
         """Die once a share of the rows is delivered, or somewhat later."""
         driver = self._start()
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 600
         while self.delivered() < share:
             assert driver.poll() is None, self._log()
             assert time.monotonic() < deadline, self._log()

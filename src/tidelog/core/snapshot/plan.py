@@ -22,7 +22,7 @@ from tidelog.core.snapshot.state import BLOCKING, INITIAL, Chunk, Emission, Entr
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
 
-_SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 20_000, 500, 500_000
+_SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 20_000, 2_000, 500_000
 _BYTES_MAX = 64 << 20
 _GROWTH_MAX, _SHRINK_MAX = 4, 2
 """One reading may change the size of the next by these factors at most: the first ones are slow."""
@@ -196,14 +196,16 @@ def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bound
 
 def _size(size: int, found: Manifest, now: Now, bounds: Bounds) -> int:
     """As many rows as are read in the wanted time, and no more than memory likes. Fewer, down to a quarter, where the
-    batch as a whole takes longer than twice that time: changes wait for it; but its own cost does not shrink along."""
+    batch as a whole takes longer than twice that time: changes wait for it. But its own cost does not shrink along:
+    where the batch is slow anyway, nobody notices a chunk that takes a quarter of it."""
     if bounds.rows or found.rows < _SIZE_MIN // 2:
         return size
     read = found.rows * bounds.target_ms // max(1, found.ms)
     whole = found.rows * 2 * bounds.target_ms // now.batch_ms if now.batch_ms else read
+    unnoticed = found.rows * max(bounds.target_ms, now.batch_ms // 4) // max(1, found.ms)
     room = _BYTES_MAX * found.rows // max(1, found.bytes)
     last = size or _SIZE_FIRST
-    wanted = max(min(read, whole), read // 4, last // _SHRINK_MAX)
+    wanted = max(min(read, whole), unnoticed // 4, last // _SHRINK_MAX)
     return max(_SIZE_MIN, min(wanted, room, _SIZE_MAX, last * _GROWTH_MAX))
 
 

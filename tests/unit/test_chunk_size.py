@@ -1,0 +1,32 @@
+"""How large the next chunk is: the reading's own time decides, unless the batch is slow for other reasons."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tidelog.core.snapshot.plan import Bounds, Manifest, Now, _size
+
+
+def settled(fixed_ms: float, row_us: float, batch_ms: int, rounds: int = 40) -> int:
+    """Where the size ends up, if a chunk costs so much, and the batch as much as that whatever the chunk does."""
+    sizes = [20_000]
+    for _ in range(rounds):
+        ms = int(fixed_ms + sizes[-1] * row_us / 1000)
+        found = Manifest(attempt="a", passed=0, rows=sizes[-1], bytes=sizes[-1] * 50, ms=ms, shape="", refused="")
+        sizes.append(_size(sizes[-1], found, Now(0, 0, batch_ms=batch_ms), Bounds()))
+    assert all(b <= a * 4 and b * 2 >= a - 1 for a, b in pairwise(sizes))
+    return sizes[-1]
+
+
+def test_a_fast_table_gets_chunks_of_the_wanted_time() -> None:
+    assert 100_000 <= settled(20, 2, batch_ms=0) <= 150_000
+
+
+def test_a_batch_that_takes_long_makes_chunks_smaller() -> None:
+    assert settled(20, 10, batch_ms=1000) < settled(20, 10, batch_ms=500)
+
+
+def test_chunks_do_not_vanish_where_the_batch_is_slow_anyway() -> None:
+    """A busy machine, a slow sink: what a chunk costs before its first row would be all that it does."""
+    assert settled(400, 20, batch_ms=10_000) > 8_000
+    assert settled(400, 20, batch_ms=5_000) >= 2_000
