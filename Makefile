@@ -38,6 +38,8 @@ bench: $(BENCH) ## Measure side by side with pg_recvlogical and Debezium (EVENTS
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.stream $(if $(EVENTS),--events $(EVENTS))
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.latency
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.snapshot $(if $(ROWS),--rows $(ROWS))
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.buffer $(if $(EVENTS),--events $(EVENTS))
+	@$(BIN)/python -m benchmarks.redo
 
 docs: $(ALL) ## Write the settings reference anew
 	$(BIN)/python scripts/settings_reference.py
@@ -57,9 +59,9 @@ $(DEMO): pyproject.toml requirements.lock
 	@touch $@
 
 $(ALL): pyproject.toml requirements.lock
-	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,server,demo,test,check
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,oracle,iseries,delta,server,demo,test,check
 	@touch $@ $(DEMO)
 
 $(BENCH): pyproject.toml requirements.lock
-	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,server,demo,test,check,bench
+	@PYTHON=$(PYTHON) scripts/install.sh postgres,oracle,iseries,delta,server,demo,test,check,bench
 	@touch $@ $(ALL) $(DEMO)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tidelog.connectors.oracle.config import SETTINGS as ORACLE
 from tidelog.connectors.postgres.config import SETTINGS as POSTGRES
 from tidelog.core.settings import Setting
 from tidelog.engine.definition import JOURNAL, STREAM
@@ -20,6 +21,7 @@ from tidelog.spark.sinks import TYPES
 
 GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guide"
 SECTIONS: dict[str, Sequence[Setting]] = {
+    "oracle": ORACLE,
     "postgres": POSTGRES,
     "stream": STREAM,
     "journal": JOURNAL,

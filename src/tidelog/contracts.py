@@ -41,9 +41,24 @@ TRANSACTIONS = pa.schema(
         ("events", pa.int64()),
         ("bytes", pa.int64()),
         ("collections", pa.string()),  # JSON {table: events}; null unless transaction metadata is asked for
+        ("note", pa.string()),  # what the connector has to know to read on from `end`; null when that is enough
     ]
 )
 """Complete transactions in commit order."""
+
+MARKS = pa.schema(
+    [
+        ("ordinal", pa.int64()),  # place in the reading, among the records of all blocks
+        ("xid", pa.int64()),
+        ("kind", pa.uint8()),  # ASCII code of `model.record.Mark`
+        ("key", pa.int64()),  # of the records that are undone
+        ("position", pa.int64()),  # where the commit stands in the log; at a begin, where the transaction begins
+        ("end", pa.int64()),  # the log goes on here once the transaction is delivered
+        ("committed", pa.int64()),  # commit time, microseconds since 1970
+        ("note", pa.string()),  # as in `TRANSACTIONS`
+    ]
+)
+"""What becomes of transactions that are told in pieces, in log order."""
 
 FAILURES = pa.schema(
     [
@@ -87,12 +102,74 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """Records of one transaction that were laid down before its commit was known."""
+
+    table: Table | None
+    path: str
+    index: int
+    first: int
+    last: int
+    """Row range [first, last) of a block in that file."""
+    ordinal: int
+    """Of the first record."""
+    bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
 class Portion:
     """What a tail read in one go. Rows past `end` belong to a transaction whose commit is still to come."""
 
     end: int
     blocks: Sequence[Block]
     transactions: pa.RecordBatch
+    extents: Sequence[Extent] = ()
+    """Of the only transaction that ends here: what comes before its records in `blocks`."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What a tail read in one go from a log that mixes transactions, most of them still open.
+
+    Until the commit comes, some columns of `RECORDS` mean something else: `ordinal` is the record's place in this
+    reading, one count over all blocks and marks; `position` is the key by which the record can be undone, 0 for none;
+    `table_ordinal` and `committed` are 0.
+    """
+
+    blocks: Sequence[Block]
+    marks: pa.RecordBatch
+    resume: int
+    """Who has kept all that was read may read on from here."""
+    merged: frozenset[str] = frozenset()
+    """Fingerprints of the table versions of which several records may tell one change: see `Tail.merging`."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When an open transaction of a mixed log is given up; 0 is never."""
+
+    age_s: float = 0.0
+    events: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a buffer still has of an earlier reading of a mixed log."""
+
+    resume: int
+    """The last `Mixed.resume` of which all is there."""
+    open: Mapping[int, int]
+    """The open transactions by id, each with the place where it begins."""
+
+
+class Merging(Protocol):
+    """Joins records of a transaction that tell one change together. What comes out has the ordinal of the first."""
+
+    def feed(self, block: Block) -> Sequence[Block]: ...
+
+    def close(self) -> Sequence[Block]: ...
 
 
 @dataclass(frozen=True)
@@ -132,8 +209,12 @@ class Decoder(Protocol):
 class Tail(Protocol):
     """An open reader of a database's log, used by one thread."""
 
-    def poll(self, wait_s: float, eager: bool) -> Portion | None:
+    def poll(self, wait_s: float, eager: bool) -> Portion | Mixed | None:
         """What has arrived, or None. `eager` hands over the last complete transaction without gathering more."""
+
+    def merging(self, xid: int) -> Merging:
+        """For a transaction of a mixed log that has records of `Mixed.merged`; they are fed in log order, undone ones
+        left out."""
 
     def acknowledge(self, position: int) -> None:
         """Everything before `position` is delivered: the database may forget it."""
@@ -254,9 +335,21 @@ class Connector(Protocol):
         """Create what the capture needs, if it is missing, and return the position where it starts. When `resuming`,
         what held our place in the log must still be there, or the position is lost."""
 
-    def tail(self, start: int, known: Sequence[Table], memory_bytes: int) -> Tail:
+    def tail(
+        self,
+        start: int,
+        known: Sequence[Table],
+        memory_bytes: int,
+        *,
+        note: str | None = None,
+        kept: Kept | None = None,
+    ) -> Tail:
         """Read the log from `start`. `known` are the tables as the journal last saw them; a portion stays
-        below `memory_bytes`."""
+        below `memory_bytes`. `note` is that of the last transaction before `start`; `kept` are the open transactions
+        of a mixed log that need not be read again."""
+
+    def limits(self) -> Limits:
+        """When open transactions are given up."""
 
     def log_end(self) -> int:
         """Where the database's log ends now."""
@@ -339,8 +432,8 @@ class Connector(Protocol):
 
     def close(self) -> None: ...
 
-    def document(self, position: int, xid: int, committed: int) -> dict[str, int]:
-        """The offset's keys as the users of this connector know them."""
+    def document(self, position: int, xid: int, committed: int, note: str | None = None) -> dict[str, Any]:
+        """The offset's keys as the users of this connector know them; `note` is that of the last transaction."""
 
 
 @dataclass(frozen=True)
@@ -358,6 +451,9 @@ class Slice:
     """Only rows with low <= position < high count."""
     checksum: int
     bytes: int
+    position: int = 0
+    committed: int = 0
+    """What the records do not say themselves, because they were laid down before their commit."""
 
 
 class Journal(Protocol):

@@ -1,7 +1,7 @@
 """From a case of a peer's tests to our own functions: thin, one adapter per file, `op` by `op`.
 
-`run` gives what we answer in the case's own words, to be compared with `expected`. What belongs to a room that is not
-built yet, and what we decide against, is named here with its reason.
+`run` gives what we answer in the case's own words, to be compared with `expected`. What we decide against is named here
+with its reason.
 """
 
 from __future__ import annotations
@@ -9,35 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.cases import chunk_queries, offsets, positions, snapshots
+from tests.cases import chunk_queries, journal, logs, mining, offsets, positions, redo, snapshots
 from tidelog.core import transactions
 from tidelog.core.transactions import Transaction
 
 Case = Mapping[str, Any]
 
-NOT_BUILT = {
-    "ibmi_journal": "the iSeries connector",
-    "oracle_buffered_processing": "the Oracle connector",
-    "oracle_dml_parser": "the Oracle connector",
-    "oracle_lob_merge": "the Oracle connector",
-    "oracle_log_collection": "the Oracle connector",
-    "oracle_log_session_selector": "the Oracle connector",
-    "oracle_redo_fragments": "the Oracle connector",
+ROOMS = {
+    "ibmi_journal": journal,
+    "oracle_buffered_processing": mining,
+    "oracle_dml_parser": redo,
+    "oracle_lob_merge": redo,
+    "oracle_log_collection": logs,
+    "oracle_log_session_selector": logs,
+    "oracle_redo_fragments": redo,
 }
-"""Files whose room does not exist yet."""
+"""Files whose adapter is a module of its own."""
 
-DECIDED_AGAINST: dict[str, str] = {}
+DECIDED_AGAINST: dict[str, str] = {
+    "chunk_queries/physical_rowid.order_by_pk": "the rows of a chunk need no order: a range is read whole, and sinks "
+    "merge by key",
+    **journal.DECIDED_AGAINST,
+    **logs.DECIDED_AGAINST,
+    **mining.DECIDED_AGAINST,
+    **redo.DECIDED_AGAINST,
+}
 """`file/name` of a case, and why we answer differently."""
 
 
-class Later(Exception):
-    """The case belongs to a room that is not built yet."""
-
-
 def run(file: str, case: Case) -> Any:
-    if file in NOT_BUILT:
-        raise Later(NOT_BUILT[file])
-    return ADAPTERS[file](case)
+    return ROOMS[file].run(file, case) if file in ROOMS else ADAPTERS[file](case)
 
 
 def _signals_and_tx(case: Case) -> Any:
@@ -73,15 +74,9 @@ def _transaction(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"emitted": told, "total": current.total if current else 0}
 
 
-def _chunk_queries(case: Case) -> Any:
-    if case["input"]["op"] not in chunk_queries.ops():
-        raise Later("the Oracle connector")
-    return chunk_queries.answer(case)
-
-
 ADAPTERS: dict[str, Callable[[Case], Any]] = {
     "cassandra_offsets": positions.adapter(positions.CASSANDRA),
-    "chunk_queries": _chunk_queries,
+    "chunk_queries": chunk_queries.answer,
     "gtid_mariadb": positions.adapter(positions.MARIADB),
     "gtid_mysql": positions.adapter(positions.MYSQL),
     "incremental_snapshot_context": snapshots.context,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -287,10 +287,6 @@ def _rowid_end(given: Given, _: Given) -> dict[str, Any]:
     found = [_texts(given["prefetched"])] if given["prefetched"] else []
     ends = walk.ends([key for key in found if key is not None], not found, _texts(given["maximum_key"]) or ())
     return {"chunk_end": list(ends[0])}
-
-
-def ops() -> Iterator[str]:
-    yield from _OPS
 
 
 _OPS = {

@@ -47,6 +47,10 @@ class Transaction:
         return self.position + 9
 
     @property
+    def note(self) -> str | None:
+        return f"after {self.position}" if self.position % 3 else None
+
+    @property
     def committed(self) -> int:
         return 10**15 + self.position
 
@@ -103,6 +107,7 @@ def portion(part: Sequence[tuple[Transaction, int]], done: Sequence[Transaction]
         "events": [len(t.rows) for t in done],
         "bytes": [t.size for t in done],
         "collections": [None] * len(done),
+        "note": [t.note for t in done],
     }
     transactions = pa.RecordBatch.from_pydict(commits, schema=TRANSACTIONS)
     return Portion(done[-1].end if done else 0, [b for b in blocks if b.records.num_rows], transactions)
@@ -270,9 +275,9 @@ def test_commit_times(lab: Lab) -> None:
     ends = [START, *(t.end for t in transactions)]
     for before, after, t in zip(ends, ends[1:], transactions, strict=False):
         assert journal.oldest_pending(before) == t.committed
-        assert journal.last_commit(after) == (t.position, t.committed)
+        assert journal.last_commit(after) == (t.position, t.committed, t.note)
     assert journal.oldest_pending(ends[-1]) == 0
-    assert journal.last_commit(START) == (0, 0)
+    assert journal.last_commit(START) == (0, 0, None)
 
 
 def test_commits_of_a_range(lab: Lab) -> None:

@@ -82,6 +82,9 @@ class _Offsets(Protocol):
 
     def get(self) -> dict[str, Any]: ...
 
+    def export(self) -> dict[str, Any]:
+        """For another pipeline, which knows nothing of this one."""
+
     def plugin(self) -> str:
         """Which connector it is; empty when that is not known."""
 
@@ -107,6 +110,9 @@ class _Local:
         self.name = name
 
     def get(self) -> dict[str, Any]:
+        return {"offsets": self._control.offsets(self.name)}
+
+    def export(self) -> dict[str, Any]:
         return self._control.export(self.name)
 
     def plugin(self) -> str:
@@ -149,6 +155,10 @@ class _Remote:
 
     def get(self) -> dict[str, Any]:
         return dict(self._ask("GET"))
+
+    def export(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask("GET", "export")
+        return found
 
     def plugin(self) -> str:
         config = self._server.ask("GET", "connectors", self.name)["config"]
@@ -202,7 +212,7 @@ def _get(arguments: argparse.Namespace, asked: _Offsets) -> int:
 
 
 def _export(_: argparse.Namespace, asked: _Offsets) -> int:
-    print(json.dumps(asked.get(), indent=2))
+    print(json.dumps(asked.export(), indent=2))
     return 0
 
 

@@ -47,7 +47,7 @@ def create(name: str, options: Mapping[str, str], *, pipeline: str = "tidelog") 
 
 def decoder(name: str) -> Decoder:
     """The connector's decoder alone: executors decode without a connection and without a driver."""
-    found: Decoder = import_module(f"{__name__}.{_folder(name)}.decode").PostgresDecoder()
+    found: Decoder = import_module(f"{__name__}.{_folder(name)}.decode").create()
     return found
 
 

@@ -56,6 +56,7 @@ def _serve(
         memory_bytes=definition.storage.memory_bytes,
         notes=Files(str(home.path)),
         publish=_publish(home, files),
+        persistent=definition.storage.persistent,
     )
     forgotten: list[Known] = []
     prepared = connector.prepare()

@@ -7,6 +7,7 @@ other error ends it and is raised to whoever asks the capture next, so nothing f
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import Counter
@@ -17,11 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tidelog.contracts import Connector, Lag, Portion, Status, Tail
+from tidelog.contracts import Connector, Lag, Mixed, Portion, Status, Tail
 from tidelog.errors import ConfigError, TransientError
+from tidelog.journal.buffer import Abandoned, Buffer
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 
+_LOG = logging.getLogger("tidelog")
 _POLL_S = 0.1
 _PING_S = 0.02
 _BEAT_S = 1.0
@@ -29,6 +32,8 @@ _BEAT_S = 1.0
 _STATUS_S = 1.0
 _LAG_S = 10.0
 _IDLE_S = 5.0
+_FLUSH_S = 10.0
+"""How much reading of a mixed log a restart repeats at most."""
 _BACKOFF_S = (0.2, 0.5, 1, 2, 5, 10, 30)
 _IDLE_FILE = "idle.json"
 _KEPT_BYTES_MAX = 16 << 30
@@ -44,6 +49,7 @@ class Capture:
         notes: Files | None = None,
         memory_bytes: int = 64 << 20,
         publish: Callable[[Status], None] = lambda _: None,
+        persistent: bool = True,
     ) -> None:
         self.journal = journal
         self._connector = connector
@@ -52,26 +58,32 @@ class Capture:
         self._notes = [files, notes] if notes is not None else [files]
         # The raw messages, their joined buffer, the blocks and the segment exist at the same time.
         self._portion_bytes = max(1 << 20, memory_bytes // 5)
+        self._open_bytes = max(1 << 20, memory_bytes // 2)
+        self._persistent = persistent
+        self._buffer: Buffer | None = None
+        self._note: str | None = None
         self._publish = publish
         self._status = Status("starting")
         self._stopping = threading.Event()
         self._wanted = threading.Event()
         self._acknowledged = 0
+        self._first = 0
         self._told = 0
         self._seen = 0
         self._goal = 0
         self._events: Counter[str] = Counter()
         self._failure: BaseException | None = None
         self._lag_warning = ""
+        self._given_up = ""
         self._thread = threading.Thread(target=self._run, name="tidelog-capture", daemon=True)
-        self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0, "ping": 0.0}
+        self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0, "ping": 0.0, "flush": 0.0}
 
     # -- for the reader ----------------------------------------------------------------------------------------
 
-    def start(self, position: int) -> None:
-        """Serve everything from `position` on."""
-        self._acknowledged = position
-        self._from = self.journal.open(position)
+    def start(self, position: int, note: str | None = None) -> None:
+        """Serve everything from `position` on; `note` is what the connector has to know to read on from there."""
+        self._acknowledged, self._first, self._note = position, position, note
+        self._from = self._open(position)
         self._thread.start()
 
     def wait(self, beyond: int, seconds: float) -> int:
@@ -143,7 +155,7 @@ class Capture:
         while not self._stopping.is_set():
             try:
                 if reopen:
-                    self._from = self.journal.open(self._acknowledged)
+                    self._from = self._open(self._known())
                 self._session()
                 attempt = 0
             except (TransientError, OSError) as exc:
@@ -154,9 +166,32 @@ class Capture:
                 self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
                 attempt, reopen = attempt + 1, True
 
+    def _known(self) -> int:
+        """Where a new session may start: at what was acknowledged meanwhile, if the journal has the note of that place
+        or its commits need none; else where the note stands that we began with."""
+        _, committed, newest = self.journal.last_commit(self.journal.end())
+        needless = self._note is None or (committed > 0 and newest is None)
+        noted = needless or self.journal.last_commit(self._acknowledged)[2] is not None
+        return self._acknowledged if noted else self._first
+
+    def _open(self, position: int) -> int:
+        """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
+        that is kept for a rewind would have to go."""
+        reached = self.journal.reached()
+        empty = reached < position <= skip_idle(self._notes, reached)
+        return self.journal.open(reached if empty else position)
+
     def _session(self) -> None:
         start = skip_idle(self._notes, self._from)
-        tail = self._connector.tail(start, self.journal.tables(), self._portion_bytes)
+        buffer = self._opened()
+        tail = self._connector.tail(
+            start,
+            self.journal.tables(),
+            self._portion_bytes,
+            note=self.journal.last_commit(self._from)[2] or self._note,
+            kept=buffer.kept(),
+        )
+        buffer.merging = tail.merging
         self._told = 0  # a new tail has heard nothing yet
         try:
             self._set(state="running", warning="")
@@ -165,18 +200,51 @@ class Capture:
         finally:
             tail.close()
 
+    def _opened(self) -> Buffer:
+        """The open transactions of a mixed log: as they were kept, or none. Other logs leave it empty."""
+        self._buffer = Buffer(
+            self._files,
+            memory_bytes=self._open_bytes,
+            start=self._from,
+            epoch=self.journal.epoch,
+            collections=self._connector.selection().transactions,
+            limits=self._connector.limits(),
+            persistent=self._persistent,
+        )
+        self._buffer.sweep(self.journal.referred())
+        return self._buffer
+
     def _step(self, tail: Tail) -> None:
         if self.journal.full():
             self._hold(tail)
         else:
             if self._is_due("ping", _PING_S if self._seen < self._goal else _BEAT_S):
                 tail.ping()
-            portion = tail.poll(_POLL_S, self._wanted.is_set())
-            if portion is not None:
-                self._append(portion)
+            read = tail.poll(_POLL_S, self._wanted.is_set())
+            if isinstance(read, Mixed):
+                self._mixed(read)
+            elif read is not None:
+                self._append(read)
         self._confirm(tail)
         self._seen = tail.reached() if tail.quiet() else self._seen
         self._report()
+
+    def _mixed(self, read: Mixed) -> None:
+        assert self._buffer is not None
+        for portion in self._buffer.add(read):
+            self._append(portion)
+        if self._is_due("flush", _FLUSH_S) and self._persistent:
+            self._buffer.flush()
+        for one in self._buffer.abandoned():
+            self._abandon(one)
+
+    def _abandon(self, one: Abandoned) -> None:
+        """It is lost: whoever looks at the capture hears of it, and the log keeps it."""
+        self._given_up = (
+            f"The transaction {one.xid:x} was given up, because {one.reason}: its changes are not delivered, even if "
+            "it commits. Take a snapshot of its tables, and raise the limit if such transactions are usual."
+        )
+        _LOG.warning(self._given_up)
 
     def _append(self, portion: Portion) -> None:
         self.journal.append(portion)
@@ -198,6 +266,8 @@ class Capture:
         if self._acknowledged > self._told:
             tail.acknowledge(self._acknowledged)
             self._told = self._acknowledged
+            if self._buffer is not None:
+                self._buffer.sweep(self.journal.referred())
         elif tail.quiet() and self.journal.end() <= self._acknowledged and self._is_due("idle", _IDLE_S):
             self._pass_idle(tail)
 
@@ -238,7 +308,7 @@ class Capture:
             events=dict(self._events),
             journal_bytes=self.journal.bytes(),
             updated_us=time.time_ns() // 1000,
-            warning=self._status.warning or self._lag_warning,
+            warning=self._status.warning or self._given_up or self._lag_warning,
         )
 
     def _lag_ms(self) -> int:

@@ -74,6 +74,22 @@ def of_source(
         return Consequence(told.direction, text)
 
 
+def passed(definition: Definition, offset: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The same place, past a stretch of the log that is known to be empty."""
+    if offset is None or not connectors.captures(definition.connector):
+        return offset
+    with closing(connector_of(definition)) as connector:
+        position = place(offset, connector)
+        seen = skip_idle(_notes(definition), position)
+        return offset if seen == position else {**offset, **connector.document(seen, 0, 0)}
+
+
+def _notes(definition: Definition) -> list[Files]:
+    """Where notes about empty stretches are."""
+    home = Home.at(definition.name)
+    return [files_of(definition, home), Files(str(home.path))]
+
+
 class _Look:
     """One look at a source and its journal."""
 
@@ -132,9 +148,7 @@ class _Look:
 
     @cached_property
     def _places(self) -> list[Files]:
-        """Where notes about empty stretches are."""
-        home = Home.at(self._definition.name)
-        return [files_of(self._definition, home), Files(str(home.path))]
+        return _notes(self._definition)
 
     def _told(self, position: int) -> str:
         return connectors.offsets(self._definition.connector).describe(self._connector.document(position, 0, 0))

@@ -101,7 +101,13 @@ class Control:
         return self._store.history(name, limit=limit, before=before)
 
     def export(self, name: str) -> dict[str, Any]:
-        return {"offsets": self.offsets(name)}
+        """The offsets for somebody who knows nothing else of this pipeline: the log may have gone on, empty, and the
+        source may have forgotten that stretch."""
+        definition = self._subject(name).definition
+        found = self.offsets(name)
+        if definition is None:
+            return {"offsets": found}
+        return {"offsets": [{**one, "offset": consequences.passed(definition, one["offset"])} for one in found]}
 
     def preview(self, name: str, body: object) -> Preview:
         """What an edit would do; nothing is changed."""

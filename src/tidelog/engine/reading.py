@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.contracts import Connector, Slice, Status
@@ -142,7 +142,7 @@ class Reading:
             position, reached = self._look(start.position, snapshot, events, size)
             ahead = self._ahead(snapshot, start.position, position, reached, events)
             if position > start.position or ahead != snapshot.settled():
-                return self._offset(position, *self.journal.last_commit(position), ahead)
+                return self._reached(start, position, ahead)
             if over:
                 self._wait(start.position, _WAIT_S if snapshot.entries else 0.0)
                 return start
@@ -277,8 +277,9 @@ class Reading:
             notes=Files(str(self._home.path)),
             memory_bytes=storage.memory_bytes,
             publish=write_status(self._home.status),
+            persistent=storage.persistent,
         )
-        self._capture.start(self._floor)
+        self._capture.start(self._floor, start.note or _noted(start))
 
     def _begin_anew(self, start: Offset) -> Offset:
         """The place in the log is lost: take another one, and read everything once more. What lies between the two
@@ -298,7 +299,7 @@ class Reading:
         first = self._prepared or (self._readers.start() if anew else 0)
         there = landing(jump, start, first, self.connector, self.snapshots)
         self._floor, self._life, self._change = there.floor, (start.life + 1 if start else 0), jump.id
-        return self._offset(there.position, 0, 0, there.snapshot)
+        return self._offset(there.position, 0, 0, there.snapshot, json.dumps(jump.offset) if jump.offset else None)
 
     def _let_go(self) -> None:
         """Of the log, to take it up elsewhere."""
@@ -444,15 +445,31 @@ class Reading:
             time.sleep(seconds)
         return self.journal.end()
 
-    def _offset(self, position: int, xid: int, committed: int, snapshot: Snapshot) -> Offset:
+    def _reached(self, start: Offset, position: int, snapshot: Snapshot) -> Offset:
+        """The offset at `position`. The log may have to be read again from before it: an older note than that of the
+        place is as good, it only begins earlier."""
+        xid, committed, note = self.journal.last_commit(position)
+        found = self._offset(position, xid, committed, snapshot, note if xid else _noted(start))
+        low = self._needed(found, snapshot)
+        if note is None or low == position:
+            return found
+        return replace(found, note=self.journal.last_commit(low)[2] or start.note or _noted(start))
+
+    def _offset(self, position: int, xid: int, committed: int, snapshot: Snapshot, note: str | None = None) -> Offset:
         selection = self.connector.selection()
         self._selections.keep(selection)
-        document = {**self.connector.document(position, xid, committed), **self._snapshot_document(snapshot)}
+        told = self.connector.document(position, xid, committed, note)
+        document = {**told, **self._snapshot_document(snapshot)}
         floor = min(self._floor or position, position)
         return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life, self._change)
 
     def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
         return {} if self._silent else self.snapshots.document(snapshot)
+
+
+def _noted(offset: Offset) -> str:
+    """What an offset itself tells of the place."""
+    return json.dumps(dict(offset.document))
 
 
 def files_of(definition: Definition, home: Home) -> Files:

@@ -6,6 +6,9 @@ object store shows an object only when it is complete anyway.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,12 +59,21 @@ class Files:
         return sorted(f.base_name for f in found if f.type == fs.FileType.File and not f.base_name.endswith(".tmp"))
 
     def write(self, name: str, content: pa.Buffer | bytes) -> None:
+        with self.create(name) as out:
+            out.write(content)
+
+    @contextmanager
+    def create(self, name: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:
+        """A file that gets its name when it is complete. `durable`: then it is on the disk, not only on its way there;
+        an object store has it anyway."""
         system, final = self._place[0], self.path(name)
         if isinstance(system, fs.LocalFileSystem):
             Path(final).parent.mkdir(parents=True, exist_ok=True)
         target = f"{final}.tmp" if self.local else final
         with system.open_output_stream(target) as out:
-            out.write(content)
+            yield out
+        if durable and self.local:
+            _sync(target)
         if target != final:
             system.move(target, final)
 
@@ -83,3 +95,11 @@ class Files:
             self._place[0].delete_file(self.path(name))
         except FileNotFoundError:
             return
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

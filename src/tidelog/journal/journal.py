@@ -46,6 +46,7 @@ class SegmentJournal:
         self._persistent = persistent
         self._epoch = 0
         self._number = 0
+        self._begun = False
         self._epoch_start = 0
         self._end = 0
         self._released = 0
@@ -69,9 +70,15 @@ class SegmentJournal:
             self._sweep()
             self._released = start
             self._end = max([start, *(e.end for e in self._entries)])
-            self._number, self._epoch_start = 0, self._end
+            self._number, self._epoch_start, self._begun = 0, self._end, False
             self._ledger.forget(self._end)
             return self._end
+
+    def reached(self) -> int:
+        """Up to where its files hold the log; 0 when there are none."""
+        with self._changed:
+            self.refresh()
+            return max((e.end for e in self._entries), default=0)
 
     def follow(self, start: int) -> None:
         """Serve a journal that another process writes."""
@@ -171,7 +178,7 @@ class SegmentJournal:
 
     def append(self, portion: Portion) -> None:
         place = segment.Place(self._epoch, self._number, self._epoch_start, self._end)
-        info, buffer = segment.encode(portion, place, self._compression)
+        info, buffer = segment.encode(portion, place, self._compression, begun=self._begun)
         self._files.write(info.name, buffer)
         self._ledger.add(info)
         with self._changed:
@@ -179,6 +186,7 @@ class SegmentJournal:
             self._starts[info.epoch] = info.epoch_start
             self._entries.append(Entry.of(info))
             self._end = max(self._end, info.end)
+            self._begun = any(b.rows and b.high >= self._end for b in info.blocks)
             self._changed.notify_all()
 
     def full(self) -> bool:
@@ -223,8 +231,8 @@ class SegmentJournal:
                 taken_events, taken_bytes, reached = taken_events + entry.events, taken_bytes + entry.bytes, entry.end
         return max(reached, start)
 
-    def last_commit(self, end: int) -> tuple[int, int]:
-        """Transaction id and commit time of the last transaction before `end`; zeros when it is not here."""
+    def last_commit(self, end: int) -> tuple[int, int, str | None]:
+        """Transaction id, commit time and note of the last transaction before `end`; zeros when it is not here."""
         with self._changed:
             entries = [e for e in self._entries if e.end and e.low < end]
         for entry in reversed(entries):
@@ -232,8 +240,8 @@ class SegmentJournal:
             ends = batch.column("lsn").to_numpy()
             at = int(np.searchsorted(ends, end, side="right")) - 1
             if at >= 0:
-                return batch.column("xid")[at].as_py(), batch.column("committed")[at].as_py()
-        return 0, 0
+                return tuple(batch.column(c)[at].as_py() for c in ("xid", "committed", "origin"))
+        return 0, 0, None
 
     def commits(self, start: int, end: int) -> pa.Table:
         """`position`, `xid` and `ordinal` (its events) of the transactions that end in (start, end]."""
@@ -279,7 +287,7 @@ class SegmentJournal:
         found: list[Slice] = []
         for entry in entries:
             info = self._ledger.commits(entry)
-            placed = Placed(entry.epoch, entry.number, 0, info)
+            placed = Placed(entry.epoch, entry.number, info)
             found += self._slices(placed, start, min(end, limits[entry.epoch])) if info.rows else []
         return found
 
@@ -289,11 +297,26 @@ class SegmentJournal:
     def _slices(self, placed: Placed, low: int, high: int) -> Iterator[Slice]:
         info = placed.info
         table = self._ledger.version(info.table) if info.table else None
+        if info.path:
+            yield Slice(
+                info.path,
+                info.index,
+                table,
+                info.first,
+                info.last,
+                low,
+                high,
+                info.checksum,
+                info.bytes,
+                info.low,
+                info.committed,
+            )
+            return
         for first in range(0, info.rows, _SPLIT_ROWS):
             last = min(first + _SPLIT_ROWS, info.rows)
             yield Slice(
                 path=placed.name,
-                index=placed.index,
+                index=info.index,
                 table=table,
                 first=first,
                 last=last,
@@ -350,6 +373,14 @@ class SegmentJournal:
         """Whether what lies between its oldest position and this one can be served without a gap."""
         with self._changed:
             return self._covers(position)
+
+    def referred(self) -> set[str]:
+        """The files beside the segments that they refer to."""
+        return self._ledger.referred()
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
 
     def bytes(self) -> int:
         with self._changed:

@@ -16,14 +16,15 @@ from tidelog.errors import CorruptState
 from tidelog.journal.segment import BlockInfo, SegmentInfo, segment_name
 from tidelog.model.schema import Table
 
-FORMAT = 1
+FORMAT = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segment (
     epoch INTEGER, number INTEGER, epoch_start INTEGER, "begin" INTEGER, "end" INTEGER, floor INTEGER, events INTEGER,
     bytes INTEGER, size INTEGER, low INTEGER, high INTEGER, PRIMARY KEY (epoch, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS block (
     epoch INTEGER, number INTEGER, place INTEGER, version TEXT, rows INTEGER, bytes INTEGER,
-    low INTEGER, high INTEGER, checksum INTEGER, PRIMARY KEY (epoch, number, place)) WITHOUT ROWID;
+    low INTEGER, high INTEGER, checksum INTEGER, "index" INTEGER, path TEXT, "first" INTEGER, committed INTEGER,
+    PRIMARY KEY (epoch, number, place)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS version (
     fingerprint TEXT PRIMARY KEY, table_id INTEGER, position INTEGER, description TEXT);
 """
@@ -60,12 +61,12 @@ class Placed:
 
     epoch: int
     number: int
-    index: int
     info: BlockInfo
 
     @property
     def name(self) -> str:
-        return segment_name(self.epoch, self.number)
+        """Of the file that has the records."""
+        return self.info.path or segment_name(self.epoch, self.number)
 
 
 class Ledger:
@@ -77,14 +78,12 @@ class Ledger:
 
     def add(self, info: SegmentInfo) -> None:
         row = astuple(Entry.of(info))
-        blocks = [
-            (info.epoch, info.number, i, b.table, b.rows, b.bytes, b.low, b.high, b.checksum)
-            for i, b in enumerate(info.blocks)
-        ]
+        blocks = [(info.epoch, info.number, place, *astuple(b)) for place, b in enumerate(info.blocks)]
+        marks = ",".join("?" * len(blocks[0]))
         versions = [(k, t.id, info.low, t.to_json()) for k, t in info.tables.items()]
         with self._lock, self._db:
             self._db.execute("INSERT OR REPLACE INTO segment VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
-            self._db.executemany("INSERT OR REPLACE INTO block VALUES (?,?,?,?,?,?,?,?,?)", blocks)
+            self._db.executemany(f"INSERT OR REPLACE INTO block VALUES ({marks})", blocks)
             self._db.executemany("INSERT OR REPLACE INTO version VALUES (?,?,?,?)", versions)
 
     def segments(self) -> list[Entry]:
@@ -94,21 +93,24 @@ class Ledger:
 
     def between(self, low: int, high: int) -> list[Placed]:
         """Blocks of tables with a position in [low, high), in the order they were written."""
-        sql = (
-            "SELECT epoch, number, place, version, rows, bytes, low, high, checksum FROM block "
-            "WHERE place > 0 AND rows > 0 AND high >= ? AND low < ? ORDER BY epoch, number, place"
-        )
+        sql = "SELECT * FROM block WHERE place > 0 AND rows > 0 AND high >= ? AND low < ? ORDER BY epoch, number, place"
         with self._lock:
             rows = self._db.execute(sql, (low, high)).fetchall()
-        return [Placed(row[0], row[1], row[2], BlockInfo(*row[3:])) for row in rows]
+        return [Placed(row[0], row[1], BlockInfo(*row[3:])) for row in rows]
 
     def commits(self, entry: Entry) -> BlockInfo:
-        sql = "SELECT version, rows, bytes, low, high, checksum FROM block WHERE epoch = ? AND number = ? AND place = 0"
+        sql = "SELECT * FROM block WHERE epoch = ? AND number = ? AND place = 0"
         with self._lock:
             row = self._db.execute(sql, (entry.epoch, entry.number)).fetchone()
         if row is None:
             raise CorruptState(f"The journal's segment {entry.name} is gone.")
-        return BlockInfo(*row)
+        return BlockInfo(*row[3:])
+
+    def referred(self) -> set[str]:
+        """The files beside the segments that hold records of theirs."""
+        with self._lock:
+            rows = self._db.execute("SELECT DISTINCT path FROM block WHERE path <> ''").fetchall()
+        return {path for (path,) in rows}
 
     def remove(self, entries: Sequence[Entry]) -> None:
         keys = [(e.epoch, e.number) for e in entries]

@@ -1,8 +1,10 @@
 """One file of the journal: an Arrow IPC file whose batches are blocks, each of one table version.
 
 The first block holds the commits (in the shape of records: `ordinal` counts the events, `table_ordinal` the bytes,
-`lsn` is where the log goes on). The schema's metadata describes every block with a checksum, and has one itself, so a
-segment explains itself and vouches for every byte that matters: the ledger can be rebuilt from segments alone.
+`lsn` is where the log goes on, `origin` has the note). Records of a large transaction may lie in other files, written
+before its commit was known; then the segment refers to them. The schema's metadata describes every block with a
+checksum, and has one itself, so a segment explains itself and vouches for every byte that matters: the ledger can be
+rebuilt from segments alone.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import pyarrow.ipc
 
 from tidelog.contracts import RECORDS, Block, Portion, Slice
 from tidelog.errors import CorruptState
+from tidelog.journal import spill
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "segments"
 _KEY = b"tidelog"
 _SUM = b"tidelog.checksum"
@@ -40,6 +43,17 @@ class BlockInfo:
     high: int
     """First and last position."""
     checksum: int
+    index: int = 0
+    """Which batch of the file it is."""
+    path: str = ""
+    """Another file that has the records, laid down there before their commit; empty for the segment itself."""
+    first: int = 0
+    committed: int = 0
+    """Of records in another file: the first of their rows, and their commit time."""
+
+    @property
+    def last(self) -> int:
+        return self.first + self.rows
 
 
 @dataclass(frozen=True)
@@ -93,17 +107,22 @@ def parse_name(base: str) -> tuple[int, int]:
     return int(epoch), int(number)
 
 
-def encode(portion: Portion, place: Place, compression: str | None) -> tuple[SegmentInfo, pa.Buffer]:
+def encode(
+    portion: Portion, place: Place, compression: str | None, *, begun: bool = False
+) -> tuple[SegmentInfo, pa.Buffer]:
+    """`begun`: the portion goes on with a transaction of which an earlier segment has the first part."""
     commits = _as_records(portion.transactions)
     blocks = [Block(None, commits), *portion.blocks]
+    described = [_describe(block, index) for index, block in enumerate(blocks)]
+    found = [*(b.table for b in blocks), *(e.table for e in portion.extents)]
     info = SegmentInfo(
         **asdict(place),
         end=portion.end,
-        floor=_floor(portion, place.begin),
+        floor=_floor(portion, place.begin, begun),
         events=_total(portion.transactions, "events"),
         bytes=_total(portion.transactions, "bytes"),
-        blocks=tuple(_describe(b) for b in blocks),
-        tables={b.table.fingerprint: b.table for b in blocks if b.table is not None},
+        blocks=(described[0], *_extents(portion), *described[1:]),
+        tables={table.fingerprint: table for table in found if table is not None},
     )
     text = _to_json(info)
     schema = RECORDS.with_metadata({_KEY: text, _SUM: str(zlib.crc32(text)).encode()})
@@ -145,6 +164,8 @@ def read(files: Files, name: str, index: int, checksum: int) -> pa.RecordBatch:
 
 def load(files: Files, piece: Slice) -> pa.RecordBatch:
     """The rows of a slice that lie within its positions."""
+    if piece.position:
+        return spill.stamped(spill.read(files, piece), piece.position, piece.committed)
     rows = read(files, piece.path, piece.index, piece.checksum).slice(piece.first, piece.last - piece.first)
     first, last = np.searchsorted(rows.column("position").to_numpy(), [piece.low, piece.high]).tolist()
     return rows.slice(first, last - first)
@@ -155,8 +176,11 @@ _HEALS = "Start again: the journal drops what is damaged and reads it from the d
 
 def verify(files: Files, info: SegmentInfo) -> bool:
     try:
-        for index, block in enumerate(info.blocks):
-            read(files, info.name, index, block.checksum)
+        for block in info.blocks:
+            if block.path:
+                spill.read(files, block)
+            else:
+                read(files, info.name, block.index, block.checksum)
     except CorruptState:
         return False
     return True
@@ -172,17 +196,39 @@ def compute(batch: pa.RecordBatch) -> int:
 
 
 def _add(texts: pa.StringArray | pa.BinaryArray, value: int) -> int:
-    """Add which of the texts are there, where they end and what they say."""
+    """Add which of the texts are there, how long they are and what they say."""
     if not len(texts):
         return value
     value = zlib.crc32(texts.is_valid().to_numpy(zero_copy_only=False), value)
     _, offsets, data = texts.buffers()
-    ends = memoryview(offsets).cast("i")[texts.offset : texts.offset + len(texts) + 1]
-    value = zlib.crc32(ends, value)
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    value = zlib.crc32(np.diff(ends).tobytes(), value)
     return zlib.crc32(memoryview(data)[ends[0] : ends[-1]], value) if data is not None else value
 
 
-def _describe(block: Block) -> BlockInfo:
+def _extents(portion: Portion) -> list[BlockInfo]:
+    """What the transaction of a portion has in other files."""
+    if not portion.extents:
+        return []
+    position, committed = (portion.transactions.column(c)[0].as_py() for c in ("position", "committed"))
+    return [
+        BlockInfo(
+            table=extent.table.fingerprint if extent.table is not None else None,
+            rows=extent.last - extent.first,
+            bytes=extent.bytes,
+            low=position,
+            high=position,
+            checksum=extent.checksum,
+            index=extent.index,
+            path=extent.path,
+            first=extent.first,
+            committed=committed,
+        )
+        for extent in portion.extents
+    ]
+
+
+def _describe(block: Block, index: int) -> BlockInfo:
     rows = block.records.num_rows
     at = block.records.column("position")
     return BlockInfo(
@@ -192,16 +238,16 @@ def _describe(block: Block) -> BlockInfo:
         low=at[0].as_py() if rows else 0,
         high=at[rows - 1].as_py() if rows else 0,
         checksum=compute(block.records),
+        index=index,
     )
 
 
-def _floor(portion: Portion, begin: int) -> int:
-    """`begin`, unless the first transaction's first record stands in an earlier segment."""
-    heads = [b.records.slice(0, 1).select(["position", "ordinal"]) for b in portion.blocks]
-    first = [(at, n) for head in heads for at, n in zip(*(c.to_pylist() for c in head.columns), strict=True)]
+def _floor(portion: Portion, begin: int, begun: bool) -> int:
+    """`begin`, unless the first transaction has begun in an earlier segment."""
+    heads = [b.records.column("position").slice(0, 1).to_pylist() for b in portion.blocks]
     committed: list[int] = portion.transactions.column("position").slice(0, 1).to_pylist()
-    low = min([*(at for at, _ in first), *committed], default=None)
-    return begin if low is None or (low, 0) in first else low + 1
+    low = min([*(at for head in heads for at in head), *committed], default=None)
+    return low + 1 if begun and low is not None else begin
 
 
 def _as_records(transactions: pa.RecordBatch) -> pa.RecordBatch:
@@ -216,7 +262,7 @@ def _as_records(transactions: pa.RecordBatch) -> pa.RecordBatch:
             column("committed"),
             column("end"),
             pa.array([_COMMIT] * n, pa.uint8()),
-            pa.nulls(n, pa.string()),
+            column("note"),
             column("collections").cast(pa.binary()).fill_null(b""),
         ],
         schema=RECORDS,

@@ -31,6 +31,8 @@ class Offset:
     """How often the place in the log was lost and another one taken: positions of different lives do not compare."""
     change: int = 0
     """The last edit of the offsets that was followed."""
+    note: str = ""
+    """What the connector has to know to read the log again from `floor`, where its own keys do not say it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -42,6 +44,7 @@ class Offset:
             **({"tidelog_snapshot": dict(self.snapshot)} if self.snapshot else {}),
             **({"tidelog_life": self.life} if self.life else {}),
             **({"tidelog_change": self.change} if self.change else {}),
+            **({"tidelog_note": self.note} if self.note else {}),
         }
 
     @staticmethod
@@ -61,4 +64,5 @@ class Offset:
             snapshot=raw.get("tidelog_snapshot") or {},
             life=int(raw.get("tidelog_life", 0)),
             change=int(raw.get("tidelog_change", 0)),
+            note=str(raw.get("tidelog_note", "")),
         )

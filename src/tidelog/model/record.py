@@ -21,3 +21,16 @@ class Op(StrEnum):
     SCHEMA = "s"
     """The table's description changed here, whether or not a row did."""
     HEARTBEAT = "h"
+
+
+class Mark(StrEnum):
+    """What a mixed log says of a transaction."""
+
+    BEGIN = "b"
+    COMMIT = "c"
+    ROLLBACK = "r"
+    UNDO = "u"
+    """The newest record of the transaction with this key does not count, and neither does its predecessor from then on:
+    each undo takes one record."""
+    UNDO_ALL = "a"
+    """No record of the transaction with this key counts, of those so far."""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.integration.postgres.snapshot_rig import Crash, Rig, Row, nothing
+from tests.integration.postgres.world import until
 from tests.servers import Database
+from tidelog.engine import capture
 from tidelog.engine.jumps import Jump
 from tidelog.errors import PositionLost
 from tidelog.spark.source import JUMP
@@ -49,6 +51,11 @@ def fresh(database: Database, tmp_path: Path) -> Jumper:
 def rig(fresh: Jumper) -> Jumper:
     assert fresh.start
     return fresh
+
+
+def _confirmed(rig: Rig) -> int:
+    sql = "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::int8 FROM pg_replication_slots WHERE slot_name LIKE '%_rig'"
+    return int(rig.database.execute(sql)[0][0])
 
 
 def insert(rig: Rig, first: int, last: int) -> None:
@@ -167,6 +174,26 @@ def test_ahead(rig: Jumper) -> None:
         insert(rig, 5, 5)
         rig.run()
         assert rig.events == [("c", 1), ("c", 5)]
+
+
+def test_ahead_and_back_again_after_an_idle_time(rig: Jumper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slot has passed an empty stretch of the log: that is no gap in what the journal keeps for a step back."""
+    monkeypatch.setattr(capture, "_IDLE_S", 0.05)
+    with rig:
+        insert(rig, 1, 1)
+        caught_up(rig)
+        early = lsn(rig)
+        rig.database.execute("SELECT pg_switch_wal()")
+        until(lambda: _confirmed(rig) > early["lsn"], "the idle acknowledgement")
+        rig.crash()
+        insert(rig, 2, 3)
+        rig.jump({"lsn": _log_end(rig)})
+        insert(rig, 4, 4)
+        rig.run()
+        assert rig.events == [("c", 1), ("c", 4)]
+        rig.jump(early)
+        rig.run()
+        assert rig.events[2:] == [("c", 2), ("c", 3), ("c", 4)]
 
 
 def test_past_a_batch_that_cannot_be_applied(rig: Jumper) -> None:

@@ -121,13 +121,12 @@ def decode(plan: Plan) -> list[Event]:
 
 
 def _events(files: Files, piece: Slice, decoder: PostgresDecoder, plan: Plan) -> list[Event]:
-    block = segment.read(files, piece.path, piece.index, piece.checksum).slice(piece.first, piece.last - piece.first)
-    raw = [row for row in block.to_pylist() if piece.low <= row["position"] < piece.high]
+    block = segment.load(files, piece)
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     if piece.table is not None:
         typed = decoder.typed(block, piece.table, plan.selection).rows.to_pylist()
         rows = {(row["_position"], row["_ordinal"]): row for row in typed}
-    return [_event(row, rows.get((row["position"], row["ordinal"]), {}), piece.table) for row in raw]
+    return [_event(row, rows.get((row["position"], row["ordinal"]), {}), piece.table) for row in block.to_pylist()]
 
 
 def _event(raw: dict[str, Any], row: dict[str, Any], table: Table | None) -> Event:

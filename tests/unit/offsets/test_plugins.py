@@ -54,10 +54,11 @@ def test_without_capture_only_offsets_are_managed(plugin: connectors.Plugin) -> 
             use()
 
 
-def test_postgres_captures() -> None:
-    assert [p.name for p in PLUGINS if p.captures] == ["postgres"]
+def test_what_captures() -> None:
+    assert [p.name for p in PLUGINS if p.captures] == ["postgres", "oracle", "iseries"]
     assert connectors.captures("io.debezium.connector.postgresql.PostgresConnector")
-    assert connectors.decoder("postgresql")
+    for name in ("postgresql", "oracle", "as400"):
+        assert connectors.decoder(name)
 
 
 def test_offsets_need_no_driver() -> None:

@@ -185,14 +185,14 @@ class Naive:
     def _commit(self, end: int) -> None:
         if self.events:
             names = json.dumps(self.by_name, sort_keys=True)
-            values = (self.at, end, self.xid, self.committed, self.events, self.size, names)
+            values = (self.at, end, self.xid, self.committed, self.events, self.size, names, None)
             self.transactions.append(_named(TRANSACTIONS.names, values))
 
     def _loose(self, body: bytes) -> None:
         (end,) = struct.unpack_from(">Q", body, 2)
         values = (end - 1, 0, 0, 0, self.clock, self.lsn, ord("m"), None, body)
         self.rows.append((None, _named(RECORDS.names, values)))
-        self.transactions.append(_named(TRANSACTIONS.names, (end - 1, end, 0, self.clock, 1, 0, None)))
+        self.transactions.append(_named(TRANSACTIONS.names, (end - 1, end, 0, self.clock, 1, 0, None, None)))
 
 
 def _named(names: list[str], values: tuple[Any, ...]) -> Row:
@@ -345,6 +345,35 @@ def test_a_known_table_is_no_news() -> None:
     known = describe(parse_relation(wire.relation(OIDS[0], f"t{OIDS[0]}_0", ["id"])), None)
     blocks = framer(tables=[known]).frame(server.messages).blocks
     assert [(b.table, b.records.num_rows) for b in blocks] == [(known, 2)]
+
+
+def test_a_relation_in_the_same_words_may_be_another() -> None:
+    """A column can take the name of one that was dropped: the catalog is asked once for each log that is read."""
+    asked: list[Table | None] = []
+
+    def numbered(relation: Relation, known: Table | None) -> Table:
+        asked.append(known)
+        columns = tuple(Column(c.name, "int4", number=len(asked)) for c in relation.columns)
+        return Table(relation.oid, relation.schema, relation.name, columns)
+
+    reader, server = Framer(numbered, next_xid=NEXT_XID), Server()
+    for xid in range(9, 12):
+        server.transaction(xid, None, [("I", [OIDS[0]]), ("I", [OIDS[0]])])
+        server.told.clear()
+    first = reader.frame(server.messages)
+    assert [(b.table.columns[0].number, b.records.num_rows) for b in first.blocks if b.table] == [(1, 6)]
+    second = reader.frame(server.messages)
+    assert [(b.table.columns[0].number, b.records.num_rows) for b in second.blocks if b.table] == [(2, 6)]
+    assert [known is None for known in asked] == [True, False]
+
+
+def test_an_abort_of_a_stream_that_nobody_asked_for_says_nothing() -> None:
+    server = Server()
+    server.transaction(9, None, [("I", [OIDS[0]])])
+    stray = [wire.record(8, wire.stream_abort(9, 10)), *server.messages, wire.record(8, wire.stream_abort(12, 12))]
+    reader = framer()
+    portion = reader.frame(stray)
+    assert (portion.transactions.column("events").to_pylist(), reader.open) == ([1], None)
 
 
 def test_what_is_no_pgoutput_is_refused() -> None:

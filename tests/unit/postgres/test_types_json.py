@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.connectors.postgres import render
+from tidelog.core import jsontext
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
@@ -168,9 +169,9 @@ def test_objects_of_mixed_fragments() -> None:
     columns = [Column("n", "int4"), Column('s"', "text"), Column("z", "text"), Column("d", "numeric")]
     texts = [["1", "2"], ["a", "b"], [None, "c"], ["1.50", None]]
     parts = [render.fragment(pa.array(t, pa.string()), c, Selection()) for t, c in zip(texts, columns, strict=True)]
-    found = render.objects([c.name for c in columns], parts, 2).to_pylist()
+    found = jsontext.objects([c.name for c in columns], parts, 2).to_pylist()
     assert [json.loads(row, parse_float=Decimal) for row in found] == [
         {"n": 1, 's"': "a", "z": None, "d": Decimal("1.50")},
         {"n": 2, 's"': "b", "z": "c", "d": None},
     ]
-    assert render.objects([], [], 2).to_pylist() == ["{}", "{}"]
+    assert jsontext.objects([], [], 2).to_pylist() == ["{}", "{}"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog.connectors.postgres import types
 from tidelog.connectors.postgres.bytea import unhex
-from tidelog.connectors.postgres.rules import apply
+from tidelog.core.rules import apply
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Column
 from tidelog.model.selection import ColumnRule, Selection

@@ -52,3 +52,19 @@ def truncate(*oids: int) -> bytes:
 
 def message(lsn: int, content: bytes, *, transactional: bool) -> bytes:
     return b"M" + struct.pack(">BQ", transactional, lsn) + b"prefix\0" + struct.pack(">I", len(content)) + content
+
+
+def stream_start(xid: int, first: bool) -> bytes:
+    return b"S" + struct.pack(">IB", xid & 0xFFFFFFFF, first)
+
+
+def stream_stop() -> bytes:
+    return b"E"
+
+
+def stream_commit(xid: int, commit_lsn: int, end_lsn: int, committed: int) -> bytes:
+    return b"c" + struct.pack(">IBQQq", xid & 0xFFFFFFFF, 0, commit_lsn, end_lsn, committed - EPOCH_US)
+
+
+def stream_abort(xid: int, sub: int) -> bytes:
+    return b"A" + struct.pack(">II", xid & 0xFFFFFFFF, sub & 0xFFFFFFFF)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidelog.connectors.iseries.range import Spot
 from tidelog.core.offsets import compare as orders
 from tidelog.core.offsets import moments
 from tidelog.core.offsets.common import INCREMENTAL, TRANSACTION
@@ -120,3 +121,25 @@ def _receiver(offset: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
 
 def _entry(offset: Mapping[str, Any]) -> tuple[int, bool]:
     return int(offset[SEQUENCE]), offset.get(PROCESSED) == "true"
+
+
+def document(spot: Spot, time_s: int | None = None, *, snapshot_completed: bool | None = None) -> dict[str, str]:
+    """All values are texts, as its users know them."""
+    written = {
+        SEQUENCE: str(spot.sequence),
+        RECEIVER: spot.receiver,
+        LIBRARY: spot.library,
+        PROCESSED: "true" if spot.processed else "false",
+    }
+    written |= {TIME: str(time_s)} if time_s is not None else {}
+    return written | ({"snapshot_completed": str(snapshot_completed).lower()} if snapshot_completed is not None else {})
+
+
+def spot_of(offset: Mapping[str, Any]) -> Spot | None:
+    """The entry that a document speaks of; None for the beginning of the journal. It may be one that stands in a
+    checkpoint, among our own keys."""
+    sequence = str(offset.get(SEQUENCE, UNSET))
+    if sequence == UNSET:
+        return None
+    names = (str(offset.get(RECEIVER, "")), str(offset.get(LIBRARY, "")))
+    return Spot(int(_digits(sequence)), *names, processed=str(offset.get(PROCESSED, "false")).lower() == "true")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import Bytes, Mask, as_mask, build, flat, inner, only, valid_rows
+from tidelog.core.strings import Bytes, Mask, as_mask, build, flat, inner, only, valid_rows
 
 _NIBBLES = np.full(256, 255, np.uint8)
 _NIBBLES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]

@@ -53,6 +53,12 @@ SELECT c.oid, n.nspname, c.relname, c.relreplident
  ORDER BY n.nspname, c.relname
 """
 
+_LOCKED = """
+SELECT relation FROM pg_locks
+ WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND granted
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
 
 @dataclass(frozen=True)
 class Attribute:
@@ -74,6 +80,9 @@ class Resolved:
 
     name: str
     modifier: int = -1
+
+
+_UNKNOWN = Resolved("unknown")
 
 
 class Catalog:
@@ -103,6 +112,10 @@ class Catalog:
             key=self._key(relation),
             old_image=_IDENTITIES.get(relation.identity, "key"),
         )
+
+    def locked(self) -> frozenset[int]:
+        """The tables that DDL may be changing, unseen until it commits."""
+        return frozenset(int(oid) for (oid,) in self._session.query(_LOCKED))
 
     def captured(self) -> list[Table]:
         """Every table that the selection takes, as it is now."""
@@ -178,7 +191,8 @@ class Catalog:
 
     def _learn(self, oids: Sequence[int]) -> None:
         """Resolve types that are not known yet, with what they are made of."""
-        missing = sorted(set(oids) - self._types.keys())
+        # One that was not to be seen may be by now: what creates it may just have committed.
+        missing = sorted(oid for oid in set(oids) if self._types.get(oid, _UNKNOWN) is _UNKNOWN)
         if not missing:
             return
         rows = self._session.query(_TYPES, [missing])
@@ -186,7 +200,7 @@ class Catalog:
         for oid, name, kind, base, modifier, element in rows:
             self._types[oid] = self._resolve(name, kind, base, modifier, element)
         for oid in missing:
-            self._types.setdefault(oid, Resolved("unknown"))
+            self._types.setdefault(oid, _UNKNOWN)
 
     def _resolve(self, name: str, kind: str, base: int, modifier: int, element: int) -> Resolved:
         if kind == "d":

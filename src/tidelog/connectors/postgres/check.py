@@ -86,6 +86,8 @@ def findings(config: Config) -> list[Finding]:
         with Session(config, application="tidelog check") as session:
             found.append(Finding("ok", "connection", f"{config.user} is logged in to {_where(config)}."))
             found.extend(_version(session.version))
+            if config.streaming and (problem := cannot_stream(session.version)):
+                found.append(problem)
             scene = _scene(session, config)
             for part in _PARTS:
                 found.extend(part(scene))
@@ -132,6 +134,14 @@ def _version(number: int) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "version", f"PostgreSQL {major} is supported.")
+
+
+def cannot_stream(number: int) -> Finding | None:
+    """Why the server tells nothing of open transactions, if it does not."""
+    if number >= 140000:
+        return None
+    meaning = f"PostgreSQL {number // 10000} sends transactions only once they have committed."
+    return Finding("error", "streaming", meaning, "Set streaming to off, or use PostgreSQL 14 or newer.")
 
 
 def _log(scene: Scene) -> Iterator[Finding]:

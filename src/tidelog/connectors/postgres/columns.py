@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidelog.connectors.postgres import decode, rules, types
-from tidelog.connectors.postgres.faults import Fault, read_letters
+from tidelog.connectors.postgres import decode, types
 from tidelog.connectors.postgres.names import identifier
-from tidelog.connectors.postgres.strings import Mask, as_mask
 from tidelog.contracts import Decoded
+from tidelog.core import rules
+from tidelog.core.faults import Fault, read_letters
+from tidelog.core.strings import Mask, as_mask
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection

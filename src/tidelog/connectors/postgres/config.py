@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.connectors.postgres.rules import algorithm
+from tidelog.core.rules import algorithm
 from tidelog.core.settings import Setting, boolean, count, parse, patterns
 from tidelog.core.snapshot import settings as snapshots
 from tidelog.core.snapshot.settings import SnapshotSettings
@@ -121,6 +121,12 @@ SETTINGS = (
         choices=("any", "none"),
     ),
     Setting(
+        "streaming",
+        "Read large transactions while they are still open (on; PostgreSQL 14), or once they have committed (off).",
+        "off",
+        boolean,
+    ),
+    Setting(
         "schema.refresh.interval.ms", "How often the catalog is asked for changes that wrote no row.", "5000", count
     ),
     *snapshots.SETTINGS,
@@ -148,6 +154,8 @@ class Config:
     refresh_interval_s: float
     selection: Selection
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+    streaming: bool = False
+    """Large transactions come while they are open."""
     reader: str = ""
     """Role that reads chunks, if it is another one."""
     reader_password: str = ""
@@ -187,6 +195,7 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:
         refresh_interval_s=values["schema.refresh.interval.ms"] / 1000,
         selection=_selection(values),
         snapshot=snapshots.read(values),
+        streaming=values["streaming"],
         reader=values["snapshot.database.user"],
         reader_password=values["snapshot.database.password"],
     )

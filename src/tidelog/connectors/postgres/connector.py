@@ -16,7 +16,7 @@ from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Sessi
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.tail import PostgresTail
-from tidelog.contracts import Finding, Key, Lag, Scan, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
@@ -86,6 +86,8 @@ class PostgresConnector:
                     f"The server is PostgreSQL {session.version // 10000}; tidelog needs 13 or newer.",
                     hint="Upgrade the server.",
                 )
+            if self._config.streaming and (problem := check.cannot_stream(session.version)):
+                raise ConfigError(problem.meaning, hint=problem.cure)
             slots = session.query(_SLOT, [self._config.slot])
             if slots and slots[0][3] != "pgoutput":
                 raise ConfigError(
@@ -178,10 +180,19 @@ class PostgresConnector:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def tail(self, start: int, known: Sequence[Table], memory_bytes: int) -> PostgresTail:
+    def tail(
+        self,
+        start: int,
+        known: Sequence[Table],
+        memory_bytes: int,
+        *,
+        note: str | None = None,  # noqa: ARG002  the log itself knows all that is needed to read on
+        kept: Kept | None = None,
+    ) -> PostgresTail:
         with Session(self._config) as session:
             confirmed = self._require_slot(session, position.resume(start))
-        return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
+        stale = kept.open if kept is not None else ()
+        return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes, stale=stale)
 
     def _require_slot(self, session: Session, start: int | None) -> int:
         """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
@@ -215,6 +226,10 @@ class PostgresConnector:
         _, _, safe, _, pending, kept = found[0]
         return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
 
+    def limits(self) -> Limits:
+        """None: the server gives up a transaction by itself, and says so."""
+        return Limits()
+
     def log_end(self) -> int:
         return int(self._reader().query(LOG_END)[0][0])
 
@@ -230,7 +245,7 @@ class PostgresConnector:
     def through(self, log_end: int) -> int:
         return position.of_record(log_end)
 
-    def document(self, at: int, xid: int, committed: int) -> dict[str, int]:
+    def document(self, at: int, xid: int, committed: int, note: str | None = None) -> dict[str, Any]:  # noqa: ARG002
         return offset.document(at, xid, committed)
 
     # -- present rows ------------------------------------------------------------------------------------------

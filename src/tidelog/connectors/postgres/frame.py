@@ -1,35 +1,33 @@
 """From raw replication messages to blocks of records: framing only, one vectorised pass, nothing is decoded.
 
-A message is a 25-byte header (kind, LSN, end of log, server clock) and one pgoutput message. Rows, begins and commits
-are taken apart with numpy over the joined buffer; only what is rare (relations, truncates, logical messages, origins)
-is looked at one by one. The framer remembers the transaction that is still open, so a transaction may span any
-number of portions: its commit LSN stands already in its begin.
+A message is a 25-byte header (kind, LSN, end of log, server clock) and one pgoutput message. Begins and commits are
+taken apart with numpy over the joined buffer, as `changes` does it with rows. The framer remembers the transaction
+that is still open, so a transaction may span any number of portions: its commit LSN stands already in its begin.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tidelog.connectors.postgres import position
-from tidelog.connectors.postgres.wire import EPOCH_US, HEADER, Ints, Log, Relation, parse_relation
+from tidelog.connectors.postgres.changes import Changes, own_record
+from tidelog.connectors.postgres.versions import Describe, Versions
+from tidelog.connectors.postgres.wire import EPOCH_US, Ints, Log, parse_relation
+from tidelog.connectors.postgres.xids import Xids
 from tidelog.contracts import RECORDS, TRANSACTIONS, Block, Portion
 from tidelog.errors import CorruptState
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
-_OPS = {"I": Op.CREATE, "U": Op.UPDATE, "D": Op.DELETE, "T": Op.TRUNCATE, "M": Op.MESSAGE}
-_CODES = np.zeros(256, np.uint8)
-for _kind, _op in _OPS.items():
-    _CODES[ord(_kind)] = ord(_op)
-_BEGIN, _COMMIT, _RELATION, _TYPE = ord("B"), ord("C"), ord("R"), ord("Y")
-_ORIGIN, _TRUNCATE, _MESSAGE = ord("O"), ord("T"), ord("M")
+_BEGIN, _COMMIT = ord("B"), ord("C")
+_PASSED = "BCYA"
+"""What needs no look here. PostgreSQL 18 says of transactions that they are not streamed any more (A), although it was
+never asked to: nothing of them has come."""
 
 
 @dataclass(frozen=True)
@@ -50,50 +48,40 @@ class Open:
 class Framer:
     def __init__(
         self,
-        describe: Callable[[Relation, Table | None], Table],
+        describe: Describe,
         *,
         next_xid: int,
         tables: Sequence[Table] = (),
         with_collections: bool = False,
     ) -> None:
-        self._describe = describe
-        self._next_xid = next_xid
+        self.versions = Versions(describe, tables)
+        self.xids = Xids(next_xid)
         self.with_collections = with_collections
         self.open: Open | None = None
-        self._relations: dict[int, Relation] = {}
-        self.tables: dict[int, Table] = {t.id: t for t in tables}
         self.end = 0
 
+    @property
+    def tables(self) -> dict[int, Table]:
+        return self.versions.tables
+
     def frame(self, messages: Sequence[memoryview | bytes]) -> Portion:
-        portion = _Pass(self, Log(messages)).portion()
+        return self.read(Log(messages))
+
+    def read(self, log: Log) -> Portion:
+        self.versions.refresh()
+        portion = _Pass(self, log).portion()
         self.end = max(self.end, portion.end)
         return portion
 
     def own(self, op: Op, tables: Sequence[Table | None], at: int, committed: int) -> Portion:
         """Records of our own at a free place: schema changes that wrote no row, heartbeats."""
-        blocks = [Block(t, _own_record(op, at, committed)) for t in tables]
+        record = pa.RecordBatch.from_pylist([own_record(op, at, committed)], schema=RECORDS)
+        blocks = [Block(table, record) for table in tables]
         for table in tables:
             if table is not None:
-                self.tables[table.id] = table
-                self._relations.pop(table.id, None)  # the next relation message is news, whatever it says
+                self.versions.replace(table)
         self.end = at + 1
         return Portion(at + 1, blocks, _transactions([(at, at + 1, 0, committed, len(blocks), 0, None)]))
-
-    def relate(self, relation: Relation) -> Table:
-        """The table version of a relation message; described anew only when the message differs."""
-        if self._relations.get(relation.oid) != relation:
-            self._relations[relation.oid] = relation
-            self.tables[relation.oid] = self._describe(relation, self.tables.get(relation.oid))
-        return self.tables[relation.oid]
-
-    def widen(self, xids: Ints) -> Ints:
-        """Give 32-bit ids their epoch: the nearest to the newest id that the server has handed out."""
-        wide = (self._next_xid & ~0xFFFFFFFF) | xids
-        wide = np.where(wide - self._next_xid > 1 << 31, wide - (1 << 32), wide)
-        wide = np.where(self._next_xid - wide > 1 << 31, wide + (1 << 32), wide)
-        if len(wide):
-            self._next_xid = max(self._next_xid, int(wide.max()))
-        return wide
 
 
 class _Pass:
@@ -103,17 +91,9 @@ class _Pass:
         self._framer = framer
         self._log = log
         self._known = dict(framer.tables)
-        is_row = np.isin(log.kinds, [ord("I"), ord("U"), ord("D")])
-        self._weights = is_row.astype(np.int64)
-        self._index = np.flatnonzero(is_row)
-        self._oid = log.be32(log.starts[self._index] + HEADER + 1)
-        self._within = np.zeros(len(self._index), np.int64)
-        self._messages: list[tuple[int, int | None]] = []
         self._cuts: dict[int, list[tuple[int, Table]]] = {}
-        self._origins: dict[int, str] = {}
-        self._outside: list[int] = []
-        self._counts: dict[int, dict[str, int]] = {}
-        self._rare(is_row)
+        self._changes = changes = Changes(log, _PASSED, {"R": self._relation})
+        self._index, self._oid = changes.index, changes.oid
         self._begins()
 
     def portion(self) -> Portion:
@@ -122,55 +102,12 @@ class _Pass:
         self._remember()
         return Portion(end, [b for b in blocks if b.records.num_rows], transactions)
 
-    # -- what is rare, one by one ------------------------------------------------------------------------------
-
-    def _rare(self, is_row: NDArray[np.bool_]) -> None:
-        truncates: list[tuple[int, int, int]] = []
-        plain = is_row | np.isin(self._log.kinds, [_BEGIN, _COMMIT, _TYPE])
-        for index in np.flatnonzero(~plain).tolist():
-            kind, body = int(self._log.kinds[index]), self._log.body(index)
-            if kind == _RELATION:
-                self._relation(index, parse_relation(body))
-            elif kind == _TRUNCATE:
-                truncates += self._truncate(index, body)
-            elif kind == _MESSAGE:
-                self._message(index, body)
-            elif kind == _ORIGIN:
-                self._origins[index] = body[9:-1].decode()
-            else:
-                raise CorruptState(
-                    f"The server sent a message of unknown kind {chr(kind)!r}.",
-                    hint="Is the plugin of the slot pgoutput, and the server not newer than this tidelog knows?",
-                )
-        if truncates:
-            self._insert(np.array(truncates, np.int64))
-
-    def _relation(self, index: int, relation: Relation) -> None:
+    def _relation(self, index: int, body: bytes) -> None:
+        relation = parse_relation(body)
         before = self._framer.tables.get(relation.oid)
-        table = self._framer.relate(relation)
+        table = self._framer.versions.relate(relation)
         if before is None or before.fingerprint != table.fingerprint:
             self._cuts.setdefault(relation.oid, []).append((index, table))
-
-    def _truncate(self, index: int, body: bytes) -> list[tuple[int, int, int]]:
-        """One message, one record for each table that it names."""
-        (count,) = struct.unpack_from(">i", body, 1)
-        oids = struct.unpack_from(f">{count}I", body, 6)
-        self._weights[index] = count
-        return [(index, oid, k) for k, oid in enumerate(oids)]
-
-    def _message(self, index: int, body: bytes) -> None:
-        transactional, lsn = struct.unpack_from(">BQ", body, 1)
-        self._weights[index] = 1 if transactional else 0
-        if not transactional:
-            self._outside.append(index)
-        self._messages.append((index, None if transactional else position.of_message(lsn)))
-
-    def _insert(self, truncates: Ints) -> None:
-        index = np.concatenate([self._index, truncates[:, 0]])
-        order = np.argsort(index, kind="stable")
-        self._index = index[order]
-        self._oid = np.concatenate([self._oid, truncates[:, 1]])[order]
-        self._within = np.concatenate([self._within, truncates[:, 2]])[order]
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -178,29 +115,29 @@ class _Pass:
         """Number the transactions of this log; number 0 is the one that was open before."""
         log, carried = self._log, self._framer.open or Open()
         is_begin = log.kinds == _BEGIN
-        at = log.starts[is_begin] + HEADER
+        at = log.bodies[is_begin]
         self._number = np.cumsum(is_begin)
         self._position = _prepend(carried.position, log.be64(at + 1) | (position.SLOTS - 1))
         self._committed = _prepend(carried.committed, log.be64(at + 9) + EPOCH_US)
-        self._xid = _prepend(carried.xid, self._framer.widen(log.be32(at + 17)))
-        before = np.cumsum(self._weights) - self._weights
+        self._xid = _prepend(carried.xid, self._framer.xids.widen(log.be32(at + 17)))
+        before = np.cumsum(self._changes.weights) - self._changes.weights
         first = _prepend(-carried.events, before[is_begin])
         self._ordinal = before - first[self._number]
         self._carried = carried
         lengths = log.lengths.copy()
-        lengths[self._outside] = 0
+        lengths[[index for index, _ in self._changes.loose]] = 0
         self._sizes = np.bincount(self._number, weights=lengths, minlength=len(self._position)).astype(np.int64)
         self._sizes[0] += carried.bytes
         self._origin_of: dict[int, str | None] = {0: carried.origin}
-        self._origin_of |= {int(self._number[index]): name for index, name in self._origins.items()}
-        self._counts = {0: dict(carried.collections)}
+        self._origin_of |= {int(self._number[index]): name for index, name in self._changes.origins.items()}
+        self._counts: dict[int, dict[str, int]] = {0: dict(carried.collections)}
 
     def _commits(self) -> tuple[pa.RecordBatch, int]:
         """The transactions that end here; those without an event are no news for anybody."""
         log = self._log
         indices = np.flatnonzero((log.kinds == _COMMIT) & (self._ordinal > 0))
         of = self._number[indices]
-        ends = log.be64(log.starts[indices] + HEADER + 10)
+        ends = log.be64(log.bodies[indices] + 10)
         columns = [
             self._position[of],
             ends,
@@ -210,7 +147,8 @@ class _Pass:
             self._sizes[of],
         ]
         lists = pa.array(map(self._collections, of.tolist()), pa.string())
-        batch = pa.record_batch([*map(pa.array, columns), lists], schema=TRANSACTIONS)
+        notes = pa.nulls(len(of), pa.string())  # where a commit ends is all that it takes to read on
+        batch = pa.record_batch([*map(pa.array, columns), lists, notes], schema=TRANSACTIONS)
         return self._with_loose_messages(batch, int(ends[-1]) if len(ends) else 0)
 
     def _collections(self, number: int) -> str | None:
@@ -218,15 +156,14 @@ class _Pass:
 
     def _with_loose_messages(self, batch: pa.RecordBatch, end: int) -> tuple[pa.RecordBatch, int]:
         """A message outside any transaction is one of its own."""
-        rows = [(at, at + 1, 0, self._clock(i), 1, 0, None) for i, at in self._messages if at is not None]
+        rows = [(at, at + 1, 0, self._clock(i), 1, 0, None) for i, at in self._changes.loose]
         if not rows:
             return batch, end
         both = pa.Table.from_batches([batch, _transactions(rows)]).sort_by("position")
         return both.combine_chunks().to_batches()[0], max(end, rows[-1][1])
 
     def _clock(self, index: int) -> int:
-        """The server's clock when it sent the message."""
-        return int(self._log.be64(self._log.starts[index : index + 1] + 17)[0]) + EPOCH_US
+        return int(self._log.clocks(np.array([index]))[0])
 
     def _remember(self) -> None:
         """Keep the transaction that this log leaves open."""
@@ -239,7 +176,7 @@ class _Pass:
                 position=int(self._position[last]),
                 xid=int(self._xid[last]),
                 committed=int(self._committed[last]),
-                events=int(self._ordinal[-1] + self._weights[-1]),
+                events=int(self._ordinal[-1] + self._changes.weights[-1]),
                 bytes=int(self._sizes[last]),
                 origin=self._origin_of.get(last),
                 by_table=self._table_counts(last),
@@ -291,58 +228,50 @@ class _Pass:
             counts[table.qualified] = counts.get(table.qualified, 0) + int(n)
 
     def _records(self, mine: Ints, table_ordinals: Ints) -> pa.RecordBatch:
-        log, index = self._log, self._index[mine]
+        index = self._index[mine]
         numbers = self._number[index]
-        return pa.record_batch(
-            [
-                pa.array(self._position[numbers]),
-                pa.array(self._ordinal[index] + self._within[mine]),
-                pa.array(table_ordinals),
-                pa.array(self._xid[numbers]),
-                pa.array(self._committed[numbers]),
-                pa.array(log.be64(log.starts[index] + 1)),
-                pa.array(_CODES[log.kinds[index]]),
-                self._origin_column(numbers),
-                log.payloads(index),
-            ],
-            schema=RECORDS,
+        return self._changes.records(
+            index,
+            position=self._position[numbers],
+            ordinal=self._ordinal[index] + self._changes.within[mine],
+            table_ordinal=table_ordinals,
+            xid=self._xid[numbers],
+            committed=self._committed[numbers],
+            origin=self._origin_column(numbers),
         )
 
-    def _origin_column(self, numbers: Ints) -> pa.Array:
-        if not self._origins and self._carried.origin is None:
+    def _origin_column(self, numbers: Ints) -> pa.StringArray:
+        if not self._changes.origins and self._carried.origin is None:
             return pa.nulls(len(numbers), pa.string())
         present, which = np.unique(numbers, return_inverse=True)
         return pa.array(map(self._origin_of.get, present.tolist()), pa.string()).take(pa.array(which))
 
     def _message_blocks(self) -> list[Block]:
-        return [Block(None, self._message_record(index, at)) for index, at in self._messages]
+        return [Block(None, self._message_record(index, at)) for index, at in self._changes.messages]
 
     def _message_record(self, index: int, at: int | None) -> pa.RecordBatch:
-        number = int(self._number[index])
-        inside = at is None
-        row = {
-            "position": int(self._position[number]) if inside else at,
-            "ordinal": int(self._ordinal[index]) if inside else 0,
-            "table_ordinal": 0,
-            "xid": int(self._xid[number]) if inside else 0,
-            "committed": int(self._committed[number]) if inside else self._clock(index),
-            "lsn": int(self._log.be64(self._log.starts[index : index + 1] + 1)[0]),
-            "op": ord(Op.MESSAGE),
-            "origin": self._origin_of.get(number) if inside else None,
-            "payload": self._log.body(index),
-        }
-        return pa.RecordBatch.from_pylist([row], schema=RECORDS)
+        one, number = np.array([index]), self._number[[index]]
+        if at is None:
+            place, ordinal, origin = self._position[number], self._ordinal[one], self._origin_column(number)
+            xid, committed = self._xid[number], self._committed[number]
+        else:
+            place, ordinal, origin = np.array([at]), np.array([0]), pa.nulls(1, pa.string())
+            xid, committed = np.array([0]), self._log.clocks(one)
+        return self._changes.records(
+            one,
+            position=place,
+            ordinal=ordinal,
+            table_ordinal=np.array([0]),
+            xid=xid,
+            committed=committed,
+            origin=origin,
+        )
 
 
 def _prepend(first: int, rest: Ints) -> Ints:
     return np.concatenate([np.array([first], np.int64), rest])
 
 
-def _own_record(op: Op, at: int, committed: int) -> pa.RecordBatch:
-    row = dict.fromkeys(RECORDS.names, 0) | {"position": at, "committed": committed, "lsn": position.resume(at)}
-    return pa.RecordBatch.from_pylist([{**row, "op": ord(op), "origin": None, "payload": b""}], schema=RECORDS)
-
-
 def _transactions(rows: Sequence[tuple[int, int, int, int, int, int, str | None]]) -> pa.RecordBatch:
-    names = TRANSACTIONS.names
+    names = TRANSACTIONS.names[:7]  # without a note
     return pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=TRANSACTIONS)

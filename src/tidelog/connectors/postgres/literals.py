@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import (
+from tidelog.core.strings import (
     Bytes,
     Ints,
     Mask,

@@ -8,10 +8,12 @@ import struct
 import numpy as np
 import pyarrow as pa
 
-from tidelog.connectors.postgres import bytea, envelope, render
-from tidelog.connectors.postgres.faults import Fault, op_texts, settle
-from tidelog.connectors.postgres.strings import Mask
+from tidelog.connectors.postgres import bytea, envelope
 from tidelog.contracts import Decoded
+from tidelog.core import envelope as core_envelope
+from tidelog.core import jsontext
+from tidelog.core.faults import Fault, op_texts, settle
+from tidelog.core.strings import Mask
 from tidelog.model.record import Op
 from tidelog.model.selection import Selection
 
@@ -55,18 +57,18 @@ def _events(
     keys = [server if message is None else json.dumps({"prefix": message[0]}) for message in found]
     messages = pa.array(is_message)
     contents = pa.array([m[1] if m else b"" for m in found], pa.binary())
-    coded = render.string(bytea.coded(contents, selection.binaries))
-    prefixes = render.string(pa.array([m[0] if m else "" for m in found], pa.string()))
-    after = render.objects(["prefix", "content"], [prefixes, coded], records.num_rows)
+    coded = jsontext.string(bytea.coded(contents, selection.binaries))
+    prefixes = jsontext.string(pa.array([m[0] if m else "" for m in found], pa.string()))
+    after = jsontext.objects(["prefix", "content"], [prefixes, coded], records.num_rows)
     columns = {
         "key": pa.array(keys, pa.string()),
         "before": pa.nulls(records.num_rows, pa.string()),
-        "after": envelope.where(messages, after, beat),
-        "source": envelope.where(messages, envelope.sources(records, None, selection), None),
-        "op": envelope.where(messages, op_texts(records), None),
-        "transaction": envelope.where(messages, envelope.transactions(records, selection), None),
+        "after": core_envelope.where(messages, after, beat),
+        "source": core_envelope.where(messages, envelope.sources(records, None, selection), None),
+        "op": core_envelope.where(messages, op_texts(records), None),
+        "transaction": core_envelope.where(messages, core_envelope.transactions(records, selection), None),
     }
-    topics = envelope.where(
+    topics = core_envelope.where(
         messages, pa.repeat(f"{prefix}.message", records.num_rows), f"__debezium-heartbeat.{prefix}"
     )
-    return envelope.events(columns, topics, now_us)
+    return core_envelope.events(columns, topics, now_us)

@@ -1,73 +1,22 @@
-"""PostgreSQL text as JSON, column by column.
-
-Numbers pass through unparsed, so no digit is lost. A column becomes a `Fragment`: JSON texts, or texts that still
-want their quotes, because an object can bring the quotes with its own punctuation for free.
-"""
+"""PostgreSQL's values as JSON, column by column, by their types."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.connectors.postgres import bytea, literals, times
-from tidelog.connectors.postgres.strings import Mask, as_mask, checked, flat, valid_rows
+from tidelog.core.jsontext import Fragment, escape, number, ready, string
+from tidelog.core.strings import Mask, as_mask, checked, valid_rows
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
 INTEGERS = frozenset(["int2", "int4", "int8", "oid"])
 FLOATS = frozenset(["float4", "float8"])
-_IN_NUMBERS = np.isin(np.arange(256), np.frombuffer(b"0123456789+-.eE", np.uint8))
-_NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
-NO_NUMBERS = pa.array(["NaN", "Infinity", "-Infinity"])
 _TRUTHS = pa.array(["t", "true", "f", "false"])
-_ESCAPES = {i: f"\\u{i:04x}" for i in range(0x20)} | {
-    ord(char): "\\" + letter for char, letter in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)
-}
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """A column's values for a JSON object; null is null."""
-
-    texts: pa.StringArray
-    quoted: bool
-    """The values are contents of JSON strings: quotes are still to come."""
-    failed: Mask
-
-    def json(self) -> pa.StringArray:
-        return pc.binary_join_element_wise('"', self.texts, '"', "") if self.quoted else self.texts
-
-    def instead(self, rows: Mask, text: str) -> Fragment:
-        """The same with the JSON string `text` at `rows`."""
-        return replace(self, texts=pc.if_else(pa.array(rows), quote(text), self.json()), quoted=False)
-
-
-def quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def objects(names: Sequence[str], fragments: Sequence[Fragment], rows: int) -> pa.StringArray:
-    """A JSON object for each row."""
-    parts: list[str | pa.StringArray] = []
-    literal = "{"
-    for i, (name, fragment) in enumerate(zip(names, fragments, strict=True)):
-        literal += ("," if i else "") + quote(name) + ":"
-        bare = fragment.quoted and not fragment.texts.null_count
-        parts += [literal + '"', fragment.texts] if bare else [literal, fragment.json()]
-        literal = '"' if bare else ""
-    if not parts:
-        return pa.repeat("{}", rows)
-    return concat(*parts, literal + "}")
-
-
-def concat(*parts: str | pa.StringArray) -> pa.StringArray:
-    """The parts of each row one after another; a null is JSON's."""
-    return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="null")
 
 
 def fragment(texts: pa.StringArray, column: Column, selection: Selection) -> Fragment:
@@ -107,19 +56,9 @@ def _scalar(name: str, selection: Selection) -> Callable[[pa.StringArray], Fragm
     return string
 
 
-def number(texts: pa.StringArray) -> Fragment:
-    """The number as PostgreSQL wrote it; NaN and the infinities are strings, for JSON has no such numbers."""
-    data, _ = flat(texts)
-    if _IN_NUMBERS[data].all():
-        return _ready(texts)
-    special = pc.is_in(texts, value_set=NO_NUMBERS)
-    failed = valid_rows(texts) & ~as_mask(special) & ~as_mask(pc.match_substring_regex(texts, _NUMBER))
-    return _ready(pc.if_else(special, pc.binary_join_element_wise('"', texts, '"', ""), texts), failed)
-
-
 def boolean(texts: pa.StringArray) -> Fragment:
     true, failed = truth(texts)
-    return _ready(pc.if_else(true, "true", "false"), failed)
+    return ready(pc.if_else(true, "true", "false"), failed)
 
 
 def truth(texts: pa.StringArray) -> tuple[pa.BooleanArray, Mask]:
@@ -129,30 +68,11 @@ def truth(texts: pa.StringArray) -> tuple[pa.BooleanArray, Mask]:
     return pc.less(code, 2), failed
 
 
-def string(texts: pa.StringArray) -> Fragment:
-    sound, failed = checked(texts)
-    return Fragment(escape(sound), True, failed)
-
-
 def hstore(texts: pa.StringArray) -> Fragment:
     """A JSON string that holds the text of a JSON object."""
     sound, failed = checked(texts)
     found, broken = literals.hstores(sound)
     return Fragment(escape(escape(found, only_control=True)), True, failed | broken)
-
-
-def escape(texts: pa.StringArray, only_control: bool = False) -> pa.StringArray:
-    """The contents of JSON strings: one pass over the bytes finds which characters need an escape, mostly none."""
-    data, _ = flat(texts)
-    special = data < 0x20
-    if not only_control:
-        special |= (data == literals.QUOTE) | (data == literals.BACKSLASH)
-    if not special.any():
-        return texts
-    found = set(np.unique(data[special]).tolist())
-    for code in sorted(found, key=lambda code: code != literals.BACKSLASH):
-        texts = pc.replace_substring(texts, chr(code), _ESCAPES[code])
-    return texts
 
 
 def binary(texts: pa.StringArray, style: str) -> Fragment:
@@ -173,12 +93,12 @@ def moment(texts: pa.StringArray, name: str, style: str) -> Fragment:
             return string(times.iso_local(texts))
         case "date":
             days, failed = times.instants(texts, times.DATE)
-            return _ready(days.view(pa.int32()).cast(pa.string()), failed)
+            return ready(days.view(pa.int32()).cast(pa.string()), failed)
         case "time":
             micros, failed = times.micros(texts)
         case _:
             micros, failed = times.instants(texts, times.LOCAL)
-    return _ready(_scaled(micros.view(pa.int64()), style).cast(pa.string()), failed)
+    return ready(_scaled(micros.view(pa.int64()), style).cast(pa.string()), failed)
 
 
 def _scaled(micros: pa.Int64Array, style: str) -> pa.Int64Array:
@@ -188,7 +108,3 @@ def _scaled(micros: pa.Int64Array, style: str) -> pa.Int64Array:
     numbers, limits = micros.fill_null(0).to_numpy(), np.iinfo(np.int64)
     infinite = (numbers == limits.max) | (numbers == limits.min)
     return pa.array(np.where(infinite, numbers, numbers // 1000), mask=~valid_rows(micros))
-
-
-def _ready(texts: pa.StringArray, failed: Mask | None = None) -> Fragment:
-    return Fragment(texts, False, np.zeros(len(texts), np.bool_) if failed is None else failed)

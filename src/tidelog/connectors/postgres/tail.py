@@ -8,7 +8,8 @@ moment of asking, so it never overtakes a change that was made before it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 
 from tidelog.connectors.postgres import position
 from tidelog.connectors.postgres.catalog import Catalog
@@ -16,7 +17,10 @@ from tidelog.connectors.postgres.client import LOG_END, Session, Stream
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.frame import Framer
 from tidelog.connectors.postgres.rest import Rest
-from tidelog.contracts import Portion
+from tidelog.connectors.postgres.streams import forgotten
+from tidelog.connectors.postgres.turns import Turns, worth
+from tidelog.connectors.postgres.versions import Surely
+from tidelog.contracts import Merging, Mixed, Portion
 from tidelog.errors import TidelogError
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
@@ -29,8 +33,16 @@ _GATHER_S = 0.25
 
 class PostgresTail:
     def __init__(
-        self, config: Config, start: int, known: Sequence[Table], *, acknowledged: int, memory_bytes: int
+        self,
+        config: Config,
+        start: int,
+        known: Sequence[Table],
+        *,
+        acknowledged: int,
+        memory_bytes: int,
+        stale: Collection[int] = (),
     ) -> None:
+        """`stale` are transactions that somebody kept from an earlier session; this one is told all of them again."""
         self._config = config
         self._memory = min(memory_bytes, _PORTION_BYTES_MAX)
         self._session = Session(config)
@@ -39,6 +51,7 @@ class PostgresTail:
         except TidelogError:
             self._session.close()
             raise
+        self._ready: deque[Portion | Mixed] = deque([forgotten(stale, start)] if stale else [])
         self._messages: list[memoryview] = []
         self._bytes = 0
         self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it
@@ -50,31 +63,39 @@ class PostgresTail:
     def _begin(self, start: int, known: Sequence[Table]) -> None:
         config = self._config
         self._catalog = Catalog(self._session, config.selection)
-        self._framer = Framer(
-            self._catalog.describe,
-            next_xid=self._next_xid(),
-            tables=known,
-            with_collections=config.selection.transactions,
-        )
+        self._framer = self._new_framer(known)
         self._framer.end = start
         self._stream = Stream(config, position.resume(start), _options(config, self._session.version))
         self._rest = Rest(self._session, self._stream.sender, self.ping)
 
+    def _new_framer(self, known: Sequence[Table]) -> Framer | Turns:
+        describe, next_xid = self._catalog.describe, self._next_xid()
+        transactions = self._config.selection.transactions
+        if not self._config.streaming:
+            return Framer(describe, next_xid=next_xid, tables=known, with_collections=transactions)
+        locked = self._catalog.locked
+        return Turns(describe, locked, next_xid=next_xid, tables=known, with_collections=transactions)
+
     # -- the contract ------------------------------------------------------------------------------------------
 
-    def poll(self, wait_s: float, eager: bool) -> Portion | None:
+    def poll(self, wait_s: float, eager: bool) -> Portion | Mixed | None:
+        if self._ready:
+            return self._ready.popleft()
         if (own := self._changed_schema()) is not None:  # first, because a busy log would leave it no turn
             return own
         self._gather(time.monotonic() + (wait_s if eager else max(wait_s, _GATHER_S)), eager)
         self._inform()
         if self._messages:
-            portion = self._framer.frame(self._messages)
-            self._messages, self._bytes = [], 0
-            if portion.end or portion.blocks:
-                return portion
+            self._frame()
+            if self._ready:
+                return self._ready.popleft()
         if self._between():
             self._rest.look(self.seen(), self._stream.answers)
         return self._heartbeat()
+
+    def merging(self, xid: int) -> Merging:
+        """Only the rows of a streamed transaction may wait for their commit to say under which version they stand."""
+        return self._framer.merging(xid) if isinstance(self._framer, Turns) else Surely({})
 
     def acknowledge(self, at: int) -> None:
         resumed = position.resume(at)
@@ -96,11 +117,12 @@ class PostgresTail:
         self._stream.feedback(self._acknowledged, reply=True)
 
     def quiet(self) -> bool:
-        """Whether no transaction is half read, and nothing of our own waits for its place."""
+        """Whether no transaction is half read, and nothing of our own waits for its place. One that is streamed while
+        it is open does not count: the server tells no place of the log before all that was committed there."""
         return self._between() and self._pending is None
 
     def _between(self) -> bool:
-        return self._framer.open is None and not self._messages
+        return self._framer.open is None and not self._messages and not self._ready
 
     def close(self) -> None:
         self._stream.close()
@@ -118,6 +140,11 @@ class PostgresTail:
                 return
             if not self._stream.wait(left) and self._messages:
                 return
+
+    def _frame(self) -> None:
+        found = self._framer.frame(self._messages)
+        self._ready.extend(filter(worth, found if isinstance(found, list) else [found]))
+        self._messages, self._bytes = [], 0
 
     def _at_end(self) -> bool:
         """Nothing more is on its way right now."""
@@ -177,7 +204,9 @@ class PostgresTail:
 
 
 def _options(config: Config, version: int) -> list[str]:
-    options = ["proto_version '1'", f"publication_names '\"{config.publication}\"'"]
+    options = [f"proto_version '{2 if config.streaming else 1}'", f"publication_names '\"{config.publication}\"'"]
+    if config.streaming:
+        options.append("streaming 'on'")
     if version >= 140000:
         options.append("messages 'true'")
     if version >= 160000 and config.origin != "any":

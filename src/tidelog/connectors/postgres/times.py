@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import Ints, Mask, Places, as_mask, build, cast, flat, inner, only, values
+from tidelog.core.strings import Ints, Mask, Places, as_mask, build, cast, flat, inner, only, values
 
 DATE = pa.date32()
 LOCAL = pa.timestamp("us")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.connectors.postgres.strings import Bytes, Ints, Mask, Places, gather
+from tidelog.core.strings import Bytes, Ints, Mask, Places, gather
 from tidelog.model.record import Op
 
 NULL, TEXT, UNCHANGED = ord("n"), ord("t"), ord("u")

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.connectors.postgres import bytea, render, times
-from tidelog.connectors.postgres.strings import Mask, as_mask, cast, checked, only, plain
+from tidelog.core.jsontext import NO_NUMBERS
+from tidelog.core.strings import Mask, as_mask, cast, checked, only, plain
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
@@ -88,7 +89,7 @@ def _number(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
         return texts.cast(kind), np.zeros(len(texts), np.bool_)
     except pa.ArrowInvalid:
         # NaN and the infinities may be many: they are found at once, and only what is left by halving.
-        special = as_mask(pc.is_in(texts, value_set=render.NO_NUMBERS))
+        special = as_mask(pc.is_in(texts, value_set=NO_NUMBERS))
     if pa.types.is_floating(kind):
         return cast(texts, kind)
     found, failed = cast(only(texts, ~special), kind)

@@ -24,7 +24,8 @@ _REFUSED = answers(404, 409)
 def get_offsets(name: Name, service: Asked, _: Reader) -> models.Offsets:
     """How far the connector has come, by partition; allowed in any state."""
     service.connector(name)
-    return models.Offsets(**service.control.export(name))
+    entries = [models.OffsetEntry(**entry) for entry in service.control.offsets(name)]
+    return models.Offsets(offsets=entries)
 
 
 @router.patch("/connectors/{name}/offsets", responses=_REFUSED)

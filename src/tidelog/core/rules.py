@@ -1,7 +1,7 @@
 """Masks, truncations and hashes of columns.
 
-A column with a rule is text, whatever it was: its PostgreSQL text, changed. Null stays null and an unchanged value
-stays unchanged. The old row is treated as the new one, so that nothing leaks through it.
+A column with a rule is text, whatever it was: the database's text of it, changed. Null stays null and an unchanged
+value stays unchanged. The old row is treated as the new one, so that nothing leaks through it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import Mask, checked
+from tidelog.core.strings import Mask, checked
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.connectors.postgres.strings import Ints, Mask, build
 from tidelog.contracts import FAILURES
+from tidelog.core.strings import Ints, Mask, build
 from tidelog.errors import UnsupportedChange
 from tidelog.model.record import Op
 from tidelog.model.schema import Table

@@ -1,0 +1,384 @@
+"""The settings of the Oracle connector, under the names that Debezium's users know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.core import selecting
+from tidelog.core.settings import Setting, boolean, count, parse
+from tidelog.core.snapshot import settings as snapshots
+from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.errors import ConfigError
+from tidelog.model.selection import Selection, split_patterns
+
+BUFFERED, UNBUFFERED = "logminer", "logminer_unbuffered"
+STRATEGIES = ("online_catalog", "hybrid", "redo_log_catalog", "dictionary_from_file")
+UNKNOWN_USER = "UNKNOWN"
+"""What LogMiner says of a transaction whose start it has not read."""
+_PLAIN = re.compile(r"[\w$#]+\.[\w$#]+")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Comma-separated names, in their order."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+CONNECTION = (
+    Setting("database.hostname", "Host name or address of the server.", "localhost"),
+    Setting("database.port", "Port of its listener.", "1521", int),
+    Setting("database.user", "User that mines the log: in a container database a common one (c##…).", None),
+    Setting(
+        "database.password", "Its password; better written as ${ORACLE_PASSWORD} or ${file:/path}.", "", secret=True
+    ),
+    Setting("database.dbname", "Service name of the database; in a container database that of the root.", None),
+    Setting("database.pdb.name", "Pluggable database to capture; empty for a database without containers.", ""),
+    Setting("database.url", "Connect descriptor or Easy Connect text instead of host, port and service.", ""),
+    Setting("database.connect.timeout.ms", "How long one attempt to connect may take.", "10000", count),
+    Setting(
+        "database.query.timeout.ms", "How long one round trip of a query may take; 0 for any time.", "600000", count
+    ),
+    Setting("query.fetch.size", "Rows that are fetched in one round trip.", "10000", count),
+    Setting(
+        "database.connection.adapter",
+        "logminer reads changes as they are made and keeps open transactions in the buffer; logminer_unbuffered lets "
+        "the database gather transactions and reads committed ones only.",
+        BUFFERED,
+        choices=(BUFFERED, UNBUFFERED),
+    ),
+)
+
+MINING = (
+    Setting(
+        "log.mining.strategy",
+        "Where names of tables and columns come from: the present catalog (online_catalog); the same, and by column "
+        "numbers where the catalog has moved on (hybrid); a copy in the log (redo_log_catalog); or a file.",
+        "online_catalog",
+        choices=STRATEGIES,
+    ),
+    Setting("log.mining.path.dictionary", "The server's file with the dictionary, for dictionary_from_file.", ""),
+    Setting(
+        "log.mining.query.filter.mode",
+        "What the database filters by tables: nothing (none), by a list of plain names (in), or by the regular "
+        "expressions, if Oracle understands them too (regex). tidelog filters in any case.",
+        "none",
+        choices=("none", "in", "regex"),
+    ),
+    Setting(
+        "log.mining.log.count.min",
+        "Log files of each redo thread that one mining session takes at least, counted in sizes of an online log; more "
+        "are added one by one while nothing ends in them. 0: all there are.",
+        "0",
+        count,
+    ),
+    Setting(
+        "log.mining.session.max.ms",
+        "A mining session is begun anew after this time; 0: at log switches only.",
+        "0",
+        count,
+    ),
+    Setting(
+        "log.mining.restart.connection",
+        "Whether the connection is renewed as well, to free its memory.",
+        "false",
+        boolean,
+    ),
+    Setting("log.mining.sleep.time.default.ms", "Pause after a pass that found something.", "1000", count),
+    Setting("log.mining.sleep.time.min.ms", "The shortest pause.", "0", count),
+    Setting("log.mining.sleep.time.max.ms", "The longest pause.", "3000", count),
+    Setting(
+        "log.mining.sleep.time.increment.ms",
+        "How much longer the pause becomes each time nothing is found.",
+        "200",
+        count,
+    ),
+    Setting("log.mining.log.query.max.retries", "How often missing log files are looked for again.", "5", count),
+    Setting(
+        "log.mining.log.backoff.initial.delay.ms", "Pause before they are looked for again; it doubles.", "1000", count
+    ),
+    Setting("log.mining.log.backoff.max.delay.ms", "The longest such pause.", "60000", count),
+    Setting(
+        "log.mining.max.scn.deviation.ms",
+        "Stay behind the present by this time, where parts of a distributed database lag.",
+        "0",
+        count,
+    ),
+    Setting(
+        "log.mining.redo.thread.scn.adjustment",
+        "How many SCNs to stay behind what redo threads have written: LogMiner looks one further than asked.",
+        "1",
+        count,
+    ),
+    Setting(
+        "archive.destination.name",
+        "Archive destinations to read, the preferred first, such as LOG_ARCHIVE_DEST_1. Default: all local ones.",
+        "",
+        names,
+    ),
+    Setting("archive.log.hours", "Read only archived logs that are younger; 0: any age.", "0", count),
+    Setting(
+        "archive.log.only.mode",
+        "Read archived logs alone, never online ones: changes come with the archive.",
+        "false",
+        boolean,
+    ),
+    Setting(
+        "archive.log.only.scn.poll.interval.ms",
+        "How often a new archived log is looked for in that mode.",
+        "10000",
+        count,
+    ),
+    Setting("log.mining.username.include.list", "Capture only what these users changed.", "", names),
+    Setting("log.mining.username.exclude.list", "Leave out what these users changed.", "", names),
+    Setting("log.mining.clientid.include.list", "Capture only what sessions with these client ids changed.", "", names),
+    Setting("log.mining.clientid.exclude.list", "Leave out what sessions with these client ids changed.", "", names),
+    Setting(
+        "log.mining.low.watermark.interval.ms",
+        "Unbuffered: how often the oldest open transaction is looked for.",
+        "10000",
+        count,
+    ),
+    Setting(
+        "log.mining.transaction.retention.ms",
+        "Buffered: a transaction that stays open for longer is given up, with a warning; 0: never.",
+        "0",
+        count,
+    ),
+    Setting("log.mining.include.redo.sql", "Put the redo SQL into the events' source.", "false", boolean),
+    Setting("log.mining.track.start.timestamp", "Read when transactions began.", "true", boolean),
+    Setting("log.mining.track.commit.timestamp", "Read when transactions were committed.", "true", boolean),
+    Setting("log.mining.track.rs.id", "Read the places of changes in the log files.", "true", boolean),
+    Setting("log.mining.track.username", "Read who made a change.", "true", boolean),
+    Setting("log.mining.track.client.id", "Read the client ids of sessions.", "true", boolean),
+    Setting("lob.enabled", "Capture LOB, XML and 32K columns; costs a second look at the log.", "false", boolean),
+)
+
+SETTINGS = (
+    *CONNECTION,
+    *MINING,
+    *selecting.SETTINGS,
+    Setting("heartbeat.interval.ms", "Deliver a heartbeat this often; 0 for none.", "0", count),
+    *snapshots.SETTINGS,
+    Setting("snapshot.database.user", "User that reads the tables: SELECT and FLASHBACK. Default: database.user.", ""),
+    Setting("snapshot.database.password", "Its password. Default: database.password.", "", secret=True),
+)
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Whose transactions are captured. Capitals do not matter."""
+
+    include_users: tuple[str, ...] = ()
+    exclude_users: tuple[str, ...] = ()
+    include_clients: tuple[str, ...] = ()
+    exclude_clients: tuple[str, ...] = ()
+
+    def takes(self, user: str | None, client: str | None) -> bool:
+        """Whether a transaction counts. Who is not known cannot be told from the included ones, and is taken: LogMiner
+        does not know the user of a transaction whose start it has not read."""
+        return _taken(user, self.include_users, self.exclude_users) and _taken(
+            client, self.include_clients, self.exclude_clients
+        )
+
+
+def _taken(name: str | None, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:
+    if not name or name.upper() == UNKNOWN_USER:
+        return True
+    if include:
+        return name.upper() in {other.upper() for other in include}
+    return name.upper() not in {other.upper() for other in exclude}
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The columns of V$LOGMNR_CONTENTS that can be left out."""
+
+    start_timestamp: bool = True
+    commit_timestamp: bool = True
+    rs_id: bool = True
+    username: bool = True
+    client_id: bool = True
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Between passes over the log, in seconds."""
+
+    default_s: float = 1.0
+    min_s: float = 0.0
+    max_s: float = 3.0
+    increment_s: float = 0.2
+
+    def after(self, pause_s: float, found: bool) -> float:
+        """The next pause: shorter while there is something, longer while there is nothing."""
+        changed = min(pause_s, self.default_s) - self.increment_s if found else pause_s + self.increment_s
+        return max(self.min_s, min(self.max_s, changed))
+
+
+@dataclass(frozen=True)
+class Config:
+    user: str
+    password: str
+    dbname: str
+    host: str = "localhost"
+    port: int = 1521
+    pdb: str = ""
+    url: str = ""
+    connect_timeout_s: float = 10.0
+    query_timeout_ms: int = 600_000
+    fetch_rows: int = 10_000
+    adapter: str = BUFFERED
+    strategy: str = "online_catalog"
+    dictionary: str = ""
+    filter_mode: str = "none"
+    logs_min: int = 0
+    session_max_s: float = 0.0
+    renew_connection: bool = False
+    pauses: Pauses = Pauses()
+    log_retries: int = 5
+    log_delay_s: float = 1.0
+    log_delay_max_s: float = 60.0
+    deviation_ms: int = 0
+    adjustment: int = 1
+    destinations: tuple[str, ...] = ()
+    archive_hours: int = 0
+    archive_only: bool = False
+    archive_poll_s: float = 10.0
+    accounts: Accounts = Accounts()
+    watermark_interval_s: float = 10.0
+    retention_s: float = 0.0
+    include_redo_sql: bool = False
+    tracked: Tracked = Tracked()
+    lob: bool = False
+    heartbeat_interval_s: float = 0.0
+    selection: Selection = field(default_factory=Selection)
+    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+    reader: str = ""
+    """User that reads chunks, if it is another one."""
+    reader_password: str = ""
+
+    @property
+    def unbuffered(self) -> bool:
+        return self.adapter == UNBUFFERED
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is, without user and password."""
+        return self.url or f"{self.host}:{self.port}/{self.dbname}"
+
+    def __repr__(self) -> str:
+        return f"Config({self.user}@{self.dsn}{f', pdb={self.pdb}' if self.pdb else ''}, {self.adapter})"
+
+
+def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:  # noqa: ARG001
+    """Nothing is created in the database, so nothing is named after the pipeline."""
+    values = parse(SETTINGS, options, subject="The Oracle connector")
+    _require(values)
+    return Config(
+        user=values["database.user"],
+        password=values["database.password"],
+        dbname=values["database.dbname"],
+        host=values["database.hostname"],
+        port=values["database.port"],
+        pdb=values["database.pdb.name"].upper(),
+        url=values["database.url"].removeprefix("jdbc:oracle:thin:@").removeprefix("//"),
+        connect_timeout_s=max(1.0, values["database.connect.timeout.ms"] / 1000),
+        query_timeout_ms=values["database.query.timeout.ms"],
+        fetch_rows=max(1, values["query.fetch.size"]),
+        adapter=values["database.connection.adapter"],
+        include_redo_sql=values["log.mining.include.redo.sql"],
+        lob=values["lob.enabled"],
+        heartbeat_interval_s=values["heartbeat.interval.ms"] / 1000,
+        watermark_interval_s=values["log.mining.low.watermark.interval.ms"] / 1000,
+        retention_s=values["log.mining.transaction.retention.ms"] / 1000,
+        tracked=_tracked(values),
+        accounts=_accounts(values),
+        selection=selecting.read(
+            values,
+            connector="oracle",
+            database=values["database.pdb.name"].upper() or values["database.dbname"],
+            prefix=values["database.dbname"],
+        ),
+        snapshot=snapshots.read(values),
+        reader=values["snapshot.database.user"],
+        reader_password=values["snapshot.database.password"],
+        **_mining(values),
+        **_logs(values),
+    )
+
+
+def _mining(values: Mapping[str, Any]) -> dict[str, Any]:
+    pauses = (values[f"log.mining.sleep.time.{name}.ms"] / 1000 for name in ("default", "min", "max", "increment"))
+    return {
+        "strategy": values["log.mining.strategy"],
+        "dictionary": values["log.mining.path.dictionary"],
+        "filter_mode": values["log.mining.query.filter.mode"],
+        "session_max_s": values["log.mining.session.max.ms"] / 1000,
+        "renew_connection": values["log.mining.restart.connection"],
+        "pauses": Pauses(*pauses),
+        "deviation_ms": values["log.mining.max.scn.deviation.ms"],
+        "adjustment": values["log.mining.redo.thread.scn.adjustment"],
+    }
+
+
+def _logs(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "logs_min": values["log.mining.log.count.min"],
+        "log_retries": values["log.mining.log.query.max.retries"],
+        "log_delay_s": values["log.mining.log.backoff.initial.delay.ms"] / 1000,
+        "log_delay_max_s": values["log.mining.log.backoff.max.delay.ms"] / 1000,
+        "destinations": values["archive.destination.name"],
+        "archive_hours": values["archive.log.hours"],
+        "archive_only": values["archive.log.only.mode"],
+        "archive_poll_s": values["archive.log.only.scn.poll.interval.ms"] / 1000,
+    }
+
+
+def _tracked(values: Mapping[str, Any]) -> Tracked:
+    switches = ("start.timestamp", "commit.timestamp", "rs.id", "username", "client.id")
+    return Tracked(*(values[f"log.mining.track.{name}"] for name in switches))
+
+
+def _accounts(values: Mapping[str, Any]) -> Accounts:
+    lists = ("username.include", "username.exclude", "clientid.include", "clientid.exclude")
+    return Accounts(*(values[f"log.mining.{name}.list"] for name in lists))
+
+
+def _require(values: Mapping[str, Any]) -> None:
+    """What fits together only in some ways."""
+    for name, column in (("username", "username"), ("clientid", "client.id")):
+        include, exclude = (values[f"log.mining.{name}.{kind}.list"] for kind in ("include", "exclude"))
+        if include and exclude:
+            raise ConfigError(
+                f"log.mining.{name}.include.list and log.mining.{name}.exclude.list are both given.",
+                hint="Give one of them.",
+            )
+        if (include or exclude) and not values[f"log.mining.track.{column}"]:
+            raise ConfigError(
+                f"log.mining.track.{column} is false, but log.mining.{name} lists need it.",
+                hint=f"Leave log.mining.track.{column} as it is (true), or drop the list.",
+            )
+    if values["log.mining.strategy"] == "dictionary_from_file" and not values["log.mining.path.dictionary"]:
+        raise ConfigError(
+            "log.mining.strategy is dictionary_from_file, but log.mining.path.dictionary is missing.",
+            hint="Name the file on the server that DBMS_LOGMNR_D.BUILD has written.",
+        )
+    if values["log.mining.query.filter.mode"] == "in":
+        _require_plain(values)
+
+
+def _require_plain(values: Mapping[str, Any]) -> None:
+    for name in ("table.include.list", "table.exclude.list"):
+        for entry in split_patterns(values[name]):
+            if not _PLAIN.fullmatch(plain(entry)):
+                raise ConfigError(
+                    f"log.mining.query.filter.mode is in, but {name} has the regular expression {entry!r}.",
+                    hint="Write plain names such as INVENTORY.ORDERS, or choose regex or none.",
+                )
+
+
+def plain(pattern: str) -> str:
+    """A name that is written as a regular expression: without backslashes."""
+    return pattern.replace("\\", "")

@@ -1,0 +1,1 @@
+"""Redo SQL: what LogMiner writes of a change, read back into values."""
