@@ -43,7 +43,7 @@ class TidelogStore:
         self._files = Files(str(folder))
         self._journal = SegmentJournal(self._files, Ledger(str(folder / "ledger")), max_bytes=1 << 40)
         self._journal.open(0)
-        self._buffer = Buffer(self._files, memory_bytes=MEMORY_BYTES)
+        self._buffer = Buffer(self._files, memory_bytes=MEMORY_BYTES, persistent=True)
 
     def add(self, mixed: Mixed) -> None:
         for portion in self._buffer.add(mixed):

@@ -162,6 +162,8 @@ class Kept:
     """The last `Mixed.resume` of which all is there."""
     open: Mapping[int, int]
     """The open transactions by id, each with the place where it begins."""
+    given_up: frozenset[int] = frozenset()
+    """Those of which nothing is there any more, nor wanted."""
 
 
 class Merging(Protocol):
@@ -348,6 +350,10 @@ class Connector(Protocol):
         below `memory_bytes`. `note` is that of the last transaction before `start`; `kept` are the open transactions
         of a mixed log that need not be read again."""
 
+    def scope(self) -> str:
+        """Of a mixed log that is read on from what was kept of it: all that decides what is kept, as a word that
+        changes with it. Empty: open transactions are told again from their beginning."""
+
     def limits(self) -> Limits:
         """When open transactions are given up."""
 
@@ -520,6 +526,9 @@ class Source(Protocol):
 
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
         """Of the rows under `keys` those that exist now; may hold more rows than asked for."""
+
+    def horizon(self) -> Watermark:
+        """What is visible now: all that was read before has seen no more."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidelog.contracts import Batch, TableChanges
+from tidelog.contracts import Batch, TableChanges, Watermark
+from tidelog.core.snapshot.watermark import Replayed
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
@@ -114,6 +115,8 @@ class Answers:
     rows: list[Row] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     looked_up: list[list[Row]] = field(default_factory=list)
+    seen: Watermark = field(default_factory=lambda: Replayed(1 << 40))
+    """What it shows has seen the log up to here."""
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         self.asked.append(tuple(columns))
@@ -123,6 +126,9 @@ class Answers:
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
         self.looked_up.append(keys.to_pylist())
         yield from self.read(table, columns)  # more than asked for, as a source may
+
+    def horizon(self) -> Watermark:
+        return self.seen
 
 
 @dataclass

@@ -20,6 +20,7 @@ import pytest
 from tests.contract.sink_rig import NOW, ORDERS, Rig, Row, T, c, crash_after, d, numeric, r, rows, table, u
 from tests.spark_session import local_session
 from tidelog.contracts import Batch, TableChanges
+from tidelog.core.snapshot.watermark import Replayed
 from tidelog.model.schema import Column
 from tidelog.model.selection import Selection
 
@@ -251,6 +252,38 @@ def test_a_key_that_another_row_takes_during_a_snapshot(rare: Make) -> None:
     ]
     target.feed((ORDERS, move), snapshotting=True)
     assert target.read(ORDERS) == [{"id": 2, "name": "n", "big": "NEW"}]
+
+
+def test_what_was_asked_for_may_be_of_a_later_time(rare: Make) -> None:
+    """While the log has not passed the moment of asking, a row that moves on is asked for again."""
+    target = rare()
+    target.source.rows = [{"id": 1, "name": "x", "big": "B1"}, {"id": 2, "name": "other", "big": "OTHER"}]
+    target.source.seen = Replayed(110)
+    target.feed((ORDERS, [r(id=1, name="x", big="B1")]), snapshotting=True)
+    away = u(id=2, name="x", before={"id": 1}, unchanged=["big"]) | {"position": 100}
+    target.feed((ORDERS, [away]), snapshotting=True)
+    target.restart()
+    back = u(id=1, name="x", before={"id": 2}, unchanged=["big"]) | {"position": 108}
+    target.feed((ORDERS, [back, c(id=2, name="other", big="OTHER") | {"position": 108}]))
+    assert target.read(ORDERS) == target.source.rows
+    target.source.rows = []
+    later = u(id=3, name="x", before={"id": 1}, unchanged=["big"]) | {"position": 120}
+    target.feed((ORDERS, [later]))
+    assert target.read(ORDERS)[-1] == {"id": 3, "name": "x", "big": "B1"}
+
+
+def test_a_column_that_was_asked_for_may_be_another_rows(rare: Make) -> None:
+    """Added with a default that only the source knows, and asked for when keys had moved on already."""
+    target = rare()
+    target.feed((ORDERS, [c(id=1, name="x", big="X")]))
+    wider = table(*ORDERS.columns, Column("more", "text", rewritten=True))
+    x, y = {"name": "x", "big": "X", "more": "x"}, {"name": "y", "big": "Y", "more": "y"}
+    target.source.rows = [{"id": 2, **x}, {"id": 1, **y}]
+    target.source.seen = Replayed(110)
+    target.feed((wider, []))
+    moved = u(id=2, name="x", before={"id": 1}, unchanged=["big", "more"]) | {"position": 100}
+    target.feed((wider, [moved, c(id=1, name="y", big="Y", more="y") | {"position": 100}]))
+    assert sorted(target.read(wider), key=lambda row: -row["id"]) == target.source.rows
 
 
 def test_a_row_that_the_target_lacks_is_asked_for_at_any_time(rare: Make) -> None:

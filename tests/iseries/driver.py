@@ -1,7 +1,8 @@
 """The system behind the driver's interface: `connection.cursor().execute(sql, parameters)`, `fetchmany`, `close`.
 
 It answers the statements that the connector asks, from the system as it is at that moment, and refuses as the system
-does: with the number of a message inside an SQL error. Everything passes through JSON, as it does on the wire.
+does: with the number of a message inside an SQL error. Everything passes through JSON, as it does on the wire. What is
+asked of the journal is evaluated as it is written: the SELECT list, the conditions and the order.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from mapepire_python import DatabaseError
 
+from tests.iseries.select import ARGUMENTS, COLUMNS, condition, selected, told
 from tests.iseries.system import JOURNAL, Receiver, System, Written
 
 _ARGUMENT = re.compile(r"(\w+) => ('(?:[^']|'')*'|\d+)")
-_LIST = r"{} IN \(((?:'(?:[^']|'')*'|\d+)(?:, (?:'(?:[^']|'')*'|\d+))*)\)"
-_PIECE = 16_000
+_QUESTION = re.compile(
+    r"SELECT (?P<columns>.*)\s+FROM TABLE\(QSYS2\.DISPLAY_JOURNAL\((?P<arguments>.*)\)\) AS J"
+    r"\s+WHERE (?P<condition>.*)\s+ORDER BY SEQUENCE_NUMBER",
+    re.DOTALL,
+)
 
 Rows = Callable[[str], list[list[Any]]]
 
@@ -32,6 +38,8 @@ class Server:
         self.asked: list[str] = []
         self.opened = 0
         self.empty_is_an_error = False
+        self.authorities = {"*USE", "*OBJEXIST"}
+        """Of our user to the journal. Who reads entries of no particular object needs both."""
 
     def connect(self, _: Any) -> Connection:
         self.opened += 1
@@ -68,8 +76,20 @@ class Server:
         return [["PRIMARY KEY", f"PK_{f.name}", name] for f in found for name in f.key]
 
     def _entries(self, sql: str) -> list[list[Any]]:
-        given = {name: _value(text) for name, text in _ARGUMENT.findall(sql)}
+        asked = _QUESTION.fullmatch(sql)
+        assert asked, f"not understood: {sql}"
+        given = {name: _value(text) for name, text in _ARGUMENT.findall(asked["arguments"])}
+        assert given.keys() <= ARGUMENTS
         assert (given["JOURNAL_LIBRARY"], given["JOURNAL_NAME"]) == JOURNAL
+        if "OBJECT_NAME" not in given and "*OBJEXIST" not in self.authorities:
+            raise refused("CPF9802", "Not authorized to object QSQJRN in JRNLIB type *JRN.")
+        columns, wanted = selected(asked["columns"]), condition(asked["condition"])
+        found = [row for row in map(_row, self._stretch(given)) if wanted(row)]
+        if not found and self.empty_is_an_error:
+            raise refused("CPF7062", "No entries converted or received from journal QSQJRN.")
+        return [[column(row) for column in columns] for row in found]
+
+    def _stretch(self, given: dict[str, Any]) -> list[Written]:
         names = [(given[f"{w}_RECEIVER_LIBRARY"], given[f"{w}_RECEIVER_NAME"]) for w in ("STARTING", "ENDING")]
         assert names[0] == names[1], "a range never crosses a receiver"
         receiver = self.system.receiver(*names[0])
@@ -78,30 +98,25 @@ class Server:
         first, last = given["STARTING_SEQUENCE"], given["ENDING_SEQUENCE"]
         if not receiver.first <= first <= last <= receiver.last:
             raise refused("CPF7054", "FROM and TO values not valid.")
-        stretch = receiver.entries[first - receiver.first : last - receiver.first + 1]
-        found = list(filter(_wanted(sql), stretch))
-        if not found and self.empty_is_an_error:
-            raise refused("CPF7062", "No entries converted or received from journal QSQJRN.")
-        pieces = len(re.findall(r"AS IMAGE\d+", sql))
-        return [_entry(e, pieces) for e in found]
+        return receiver.entries[first - receiver.first : last - receiver.first + 1]
 
 
-def _wanted(sql: str) -> Callable[[Written], bool]:
-    """What WHERE says."""
-    codes, types, libraries = (_listed(what, sql) for what in ("JOURNAL_CODE", "JOURNAL_ENTRY_TYPE", ", 10\\)"))
-    cycles = _listed(", 0\\)", sql)
-    assert all((codes, types, libraries))
-
-    def wanted(entry: Written) -> bool:
-        ours = entry.code in ("C", "D") or entry.object[10:20] in libraries
-        return entry.code in codes and entry.type in types and ours and (not cycles or entry.cycle in cycles)
-
-    return wanted
-
-
-def _listed(what: str, sql: str) -> set[Any]:
-    found = re.search(_LIST.format(what), sql)
-    return {_value(text) for text in re.findall(r"'(?:[^']|'')*'|\d+", found[1])} if found else set()
+def _row(e: Written) -> dict[str, Any]:
+    """The columns of DISPLAY_JOURNAL that the system knows; the others are NULL. What does not apply to an entry is
+    NULL for some, and 0 or blank for others."""
+    blank = e.sequence % 2 == 0
+    found = dict.fromkeys(COLUMNS)
+    return found | {
+        "ENTRY_TIMESTAMP": e.at,
+        "SEQUENCE_NUMBER": Decimal(e.sequence),
+        "JOURNAL_CODE": e.code,
+        "JOURNAL_ENTRY_TYPE": e.type,
+        "OBJECT": f"{e.object:<30}" if e.object or blank else None,
+        "COUNT_OR_RRN": Decimal(e.rrn) if e.rrn or blank else None,
+        "COMMIT_CYCLE": Decimal(e.cycle) if e.cycle or blank else None,
+        "NULL_VALUE_INDICATORS": e.nulls if e.nulls or blank else None,
+        "ENTRY_DATA": e.data if e.data or blank else None,
+    }
 
 
 def _value(text: str) -> Any:
@@ -117,13 +132,8 @@ def _receiver(r: Receiver) -> list[Any]:
     return [r.name, r.library, r.next, library, r.status, r.first, r.last, _moment(r.attached), 1024]
 
 
-def _entry(e: Written, pieces: int) -> list[Any]:
-    data = [e.data[i * _PIECE : (i + 1) * _PIECE].hex().upper() for i in range(pieces)]
-    return [e.sequence, e.code, e.type, e.object, e.rrn, e.cycle, _moment(e.at), e.nulls, *data]
-
-
 def refused(number: str, text: str) -> DatabaseError:
-    return DatabaseError(f"[SQL0443] Trigger program or external routine detected an error. {number} {text}")
+    return told(f"[SQL0443] Trigger program or external routine detected an error. {number} {text}", "38501")
 
 
 class Connection:

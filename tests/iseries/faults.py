@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.connectors.iseries import beginnings, entries, frame, range, receivers, tail
+from tidelog.connectors.iseries import beginnings, entries, frame, queries, range, receivers, tail
 from tidelog.connectors.iseries.entries import KINDS, Entry, Kind
 from tidelog.model.record import Mark
 
@@ -45,6 +45,11 @@ def _rollback_unseen(patch: Patch) -> None:
     patch.setattr(frame.Framer, "_end", _ends_as_one(frame.Framer._end))
 
 
+def _early_end_unseen(patch: Patch) -> None:
+    """A transaction whose roll-back was ended early stays open for ever."""
+    patch.delitem(KINDS, ("C", "CN"))
+
+
 def _ends_as_one(real: Callable[..., None]) -> Callable[..., None]:
     def end(self: Any, entry: Entry, mark: Mark) -> None:
         for cycle in sorted(self._open):
@@ -64,7 +69,7 @@ def _kept_is_all(patch: Patch) -> None:
     class Trusting(beginnings.Beginnings):
         def __init__(self, receiver: Any, sequence: int, reach: int, known: Any = ()) -> None:
             super().__init__(receiver, sequence, reach, known)
-            self.trusts = hasattr(known, "keys")
+            self.trusts = isinstance(known, set)  # of what was kept
 
         def _cycles(self, *arguments: Any) -> list[Entry]:
             return [] if self.trusts else super()._cycles(*arguments)
@@ -141,6 +146,16 @@ def _clear_unseen(patch: Patch) -> None:
 
 def _direct_inserts_unseen(patch: Patch) -> None:
     patch.delitem(KINDS, ("R", "PX"))
+
+
+def _padded(patch: Patch) -> None:
+    """A part of an image is asked for by a fixed length, which the system pads to."""
+
+    def piece(index: int) -> str:
+        part = f"SUBSTR(ENTRY_DATA, {index * queries.PIECE + 1}, {queries.PIECE})"
+        return f"HEX(CAST({part} AS VARCHAR({queries.PIECE}) FOR BIT DATA)) AS IMAGE{index}"
+
+    patch.setattr(queries, "_piece", piece)
 
 
 FAULTS: dict[str, Callable[[Patch], None]] = {

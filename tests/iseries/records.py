@@ -45,6 +45,8 @@ class Field:
                 return b""
             case "FLOAT":
                 return 0.0
+            case "BOOLEAN":
+                return False
         return Decimal(0) if self.type in ("DECIMAL", "NUMERIC") else 0
 
     def _encode(self, value: Any) -> bytes:
@@ -53,6 +55,10 @@ class Field:
                 return int(value).to_bytes({"SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}[self.type], "big", signed=True)
             case "FLOAT":
                 return struct.pack(">f" if self.length == 4 else ">d", value)
+            case "BOOLEAN":
+                return b"\xf1" if value else b"\xf0"
+            case "DECFLOAT":
+                return floating(Decimal(value), self.length)
             case "DECIMAL":
                 return packed(value, self.length, self.scale or 0)
             case "NUMERIC":
@@ -100,6 +106,35 @@ def zoned(value: Decimal, digits: int, scale: int) -> bytes:
     if number < 0:
         raw[-1] = 0xD0 | raw[-1] & 15
     return bytes(raw)
+
+
+def floating(value: Decimal, size: int) -> bytes:
+    """Decimal floating point: sign, the head of exponent and coefficient together, the rest of each."""
+    count, continued, bias = {8: (16, 8, 398), 16: (34, 12, 6176)}[size]
+    sign, found, scale = value.as_tuple()
+    digits, exponent = (0,) * (count - len(found)) + found, int(scale) + bias
+    high, first = exponent >> continued, digits[0]
+    lead = 24 | high << 1 | first & 1 if first > 7 else high << 3 | first
+    bits = (sign << 5 | lead) << continued | exponent & (1 << continued) - 1
+    for i in range(1, count, 3):
+        bits = bits << 10 | _dense(*digits[i : i + 3])
+    return bits.to_bytes(size, "big")
+
+
+def _dense(one: int, two: int, three: int) -> int:
+    """Three digits in ten bits, as Cowlishaw's table has them: by which of the digits are 8 or 9."""
+    (_, b, c, d), (_, f, g, h), (_, j, k, m) = ([n >> 3, n >> 2 & 1, n >> 1 & 1, n & 1] for n in (one, two, three))
+    rows = {
+        (0, 0, 0): (b, c, d, f, g, h, 0, j, k, m),
+        (0, 0, 1): (b, c, d, f, g, h, 1, 0, 0, m),
+        (0, 1, 0): (b, c, d, j, k, h, 1, 0, 1, m),
+        (1, 0, 0): (j, k, d, f, g, h, 1, 1, 0, m),
+        (1, 1, 0): (j, k, d, 0, 0, h, 1, 1, 1, m),
+        (1, 0, 1): (f, g, d, 0, 1, h, 1, 1, 1, m),
+        (0, 1, 1): (b, c, d, 1, 0, h, 1, 1, 1, m),
+        (1, 1, 1): (0, 0, d, 1, 1, h, 1, 1, 1, m),
+    }
+    return int("".join(map(str, rows[one >> 3, two >> 3, three >> 3])), 2)
 
 
 def image(fields: tuple[Field, ...], row: tuple[Any, ...]) -> bytes:

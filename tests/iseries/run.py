@@ -33,6 +33,7 @@ from tidelog.journal.ledger import Ledger
 
 _SHARED = Path("/dev/shm")
 _CRASHES_MAX = 4
+_POLLS_MAX = 2_000
 OPTIONS = {
     "database.hostname": "ibmi",
     "database.user": "reader",
@@ -156,8 +157,7 @@ class Run:
     def _drain(self) -> None:
         life = self._living()
         end = life.connector.log_end()
-        while life.tail.reached() < end or not life.tail.quiet():
-            self._poll(life)
+        self._until(life, lambda: life.tail.reached() >= end and life.tail.quiet())
         while self._batch(life):
             pass
 
@@ -170,6 +170,13 @@ class Run:
 
     def committed(self) -> int:
         return len(self.sink.batches)
+
+    def _until(self, life: Life, done: Callable[[], bool]) -> None:
+        for _ in range(_POLLS_MAX):
+            if done():
+                return
+            self._poll(life)
+        raise Wrong("the capture does not get on")
 
     def _poll(self, life: Life) -> None:
         mixed = life.tail.poll(0, True)
@@ -205,8 +212,7 @@ class Run:
 
     def _apply(self, life: Life, number: int) -> None:
         start, end = self.noted[number], self.noted[number + 1]
-        while life.journal.end() < end:  # after a transient restart it is read once more
-            self._poll(life)
+        self._until(life, lambda: life.journal.end() >= end)  # after a transient restart it is read once more
         self.sink.apply(number, life.events(start, end))
         self._perhaps(0.03)
 
@@ -216,6 +222,9 @@ class Run:
         expected = [e for at, events in self.workload.committed if at > self.since for e in events]
         if self.sink.events != expected:
             raise Wrong(_difference(expected, self.sink.events))
+        assert self.life is not None
+        if over := self.life.buffer.open().keys() - self.workload.open():
+            raise Wrong(f"transactions that have ended are kept as open: {sorted(over)}")
 
 
 class Life:

@@ -6,10 +6,12 @@ import re
 import sqlite3
 from typing import Any
 
+from tests.iseries.records import CODECS
 from tests.iseries.system import File
 
 _WORDS = (
     (r" WITH CS WAIT FOR OUTCOME", ""),
+    (r'CAST\(CAST\(("\w+") AS VARCHAR\(\d+\) FOR BIT DATA\) AS VARCHAR\(\d+\) CCSID (\d+)\)', r"TAGGED(\1, \2)"),
     (r" CCSID 1208", ""),
     (r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY", r"LIMIT 1 OFFSET \1"),
     (r"FETCH FIRST 1 ROW ONLY", "LIMIT 1"),
@@ -25,6 +27,7 @@ class Tables:
     def __init__(self, *files: File) -> None:
         self._db = sqlite3.connect(":memory:")
         self._db.create_function("VARCHAR", 1, lambda v: None if v is None else _written(v))
+        self._db.create_function("TAGGED", 2, lambda raw, ccsid: None if raw is None else raw.decode(CODECS[ccsid]))
         for file in files:
             columns = ", ".join(f'"{f.name}" {_affinity(f.type)}' for f in file.fields)
             self._db.execute(f'CREATE TABLE "{file.sql[1]}" ({columns})')

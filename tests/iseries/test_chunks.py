@@ -84,6 +84,21 @@ def test_every_row_comes_once(system: tuple[System, IseriesConnector], key: tupl
         assert by_id[id] == (id, region, None if price is None else Decimal(f"{price:.2f}"), raw, seen)
 
 
+def test_keys_in_another_set_than_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read in the set that is meant, and compared as the bytes that they are."""
+    file = File("SHOP", "PRICES", (Field("CODE", "CHAR", 3, ccsid=65535), Field("ID", "INTEGER", 4)), key=("CODE",))
+    tables = Tables(file)
+    letters = "ABCÄÖÜ{}[]xyz"
+    tables.insert(file, *((f"{letter}'x".encode("cp273"), i) for i, letter in enumerate(letters)))
+    monkeypatch.setattr(client, "CONNECT", Server(System([file]), tables.query).connect)
+    monkeypatch.setitem(SETTINGS, "from.ccsid", "65535")
+    monkeypatch.setitem(SETTINGS, "to.ccsid", "273")
+    source = connector.create(SETTINGS)
+    found = walked(source, ("CODE",), 2)
+    assert sorted(found) == sorted((f"{letter}'x", i) for i, letter in enumerate(letters))
+    source.close()
+
+
 def test_a_chunk_knows_what_it_has_seen(system: tuple[System, IseriesConnector]) -> None:
     made, source = system
     (table,) = source.tables()

@@ -10,6 +10,7 @@ from mapepire_python.client.sql_job import SQLJob
 
 from tests.iseries.driver import Server
 from tests.iseries.run import OPTIONS
+from tests.iseries.select import told
 from tests.iseries.system import System
 from tests.iseries.workload import ORDERS
 from tidelog.connectors.iseries import client, connector
@@ -47,7 +48,8 @@ class Socket:
         try:
             rows = self._server.answer(request["sql"], request["parameters"] or [])
         except Exception as exc:  # noqa: BLE001  as the server tells it
-            return {"success": False, "error": str(exc), "sql_rc": -443, "sql_state": "38501"}
+            state = exc.__cause__.args[0]["sql_state"] if exc.__cause__ is not None else "38501"
+            return {"success": False, "error": str(exc), "sql_rc": -443, "sql_state": state}
         names = [f"C{i}" for i in range(len(rows[0]) if rows else 1)]
         self._left[request["id"]] = [dict(zip(names, row, strict=True)) for row in rows]
         columns = [{"display_size": 10, "label": n, "name": n, "type": "VARCHAR"} for n in names]
@@ -97,6 +99,28 @@ def test_errors_pass_through_the_real_driver(monkeypatch: pytest.MonkeyPatch) ->
     server.before = lambda sql: server.system.receivers.clear() if "DISPLAY_JOURNAL" in sql else None
     with pytest.raises(PositionLost, match="CPF7053"):
         tail.poll(0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "expected"),
+    [
+        ("The object is not there.", "42704", ConfigError),
+        ("Entry 42704 is in use.", "57033", TransientError),
+    ],
+)
+def test_a_state_is_known_by_its_own_field(
+    monkeypatch: pytest.MonkeyPatch, text: str, state: str, expected: type[Exception]
+) -> None:
+    server = wired(monkeypatch)
+    source = connector.create(OPTIONS)
+    source.prepare()
+
+    def fail(_: str) -> None:
+        raise told(text, state)
+
+    server.before = fail
+    with pytest.raises(expected, match=text):
+        source.log_end()
 
 
 def test_a_refused_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

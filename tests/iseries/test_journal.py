@@ -13,8 +13,9 @@ import pytest
 from tests.iseries.driver import Server, refused
 from tests.iseries.records import Field
 from tests.iseries.run import OPTIONS
+from tests.iseries.select import told
 from tests.iseries.system import File, System, named
-from tidelog.connectors.iseries import client, connector, position
+from tidelog.connectors.iseries import client, config, connector, position
 from tidelog.connectors.iseries.connector import IseriesConnector
 from tidelog.connectors.iseries.tail import IseriesTail
 from tidelog.contracts import Mixed
@@ -190,6 +191,65 @@ def test_a_table_in_a_new_library_is_met(rig: Rig, monkeypatch: pytest.MonkeyPat
     assert decoded.column("WIDE")[0].as_py() == "x".ljust(20_000)
 
 
+@pytest.mark.parametrize("width", [1, 15_995, 15_996, 15_997, 31_996, 31_997])
+def test_an_image_comes_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """The system pads what is asked for by a length: neither short images nor the last pieces of long ones grow."""
+    file = replace(ORDERS, fields=(ORDERS.fields[0], Field("WIDE", "CHAR", width, ccsid=37)))
+    rig = Rig(monkeypatch, file, replace(ORDERS, name="WIDER", fields=(Field("X", "CHAR", 32_700, ccsid=37),)))
+    tail = rig.tail()
+    rig.system.row("PT", file, 1, (7, "x"))
+    (mixed,) = read(tail)
+    (block,) = mixed.blocks
+    assert block.table is not None
+    (row,) = rig.source.decoder().typed(block.records, block.table, rig.source.selection()).rows.to_pylist()
+    assert (row["ID"], row["WIDE"]) == (7, "x".ljust(width))
+    assert len(block.records.column("payload")[0].as_py()) < width + 100
+
+
+def test_memory_is_counted_by_what_images_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch)
+    tail = rig.source.tail(rig.source.prepare(), (), 1 << 18)  # of which a quarter is for images
+    for i in range(500):
+        rig.insert(i)
+    mixed = tail.poll(0, True)
+    assert mixed is not None
+    assert sum(block.records.num_rows for block in mixed.blocks) == 500
+
+
+@pytest.mark.parametrize("ending", ["RB", "CN"])
+def test_a_roll_back_ends_its_transaction_also_when_it_is_ended_early(rig: Rig, ending: str) -> None:
+    tail = rig.tail()
+    cycle = rig.system.begin()
+    rig.insert(1, cycle)
+    rig.insert(2, cycle)
+    rig.system.row("DR", ORDERS, 2, (2, "abcd"), cycle)
+    rig.system.write("C", ending, cycle=cycle)
+    assert marks(read(tail)) == [("BEGIN", cycle), ("UNDO", cycle), ("ROLLBACK", cycle)]
+
+
+def test_columns_in_another_set_than_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = (ORDERS.fields[0], Field("T", "VARCHAR", 8, ccsid=65535), Field("F", "CHAR", 4, ccsid=65535))
+    file = replace(ORDERS, fields=fields)
+    rig = Rig(monkeypatch, file)
+    row = (1, "Größe".encode("cp273"), b"\x4a\x40\x40\x40")
+    tail = rig.tail()
+    rig.system.row("PT", file, 1, row)
+    (block,) = read(tail)[0].blocks
+    assert block.table is not None
+    plain = rig.source.decoder().typed(block.records, block.table, rig.source.selection()).rows.to_pylist()[0]
+    assert (plain["T"], plain["F"]) == row[1:]
+    source = connector.create({**SETTINGS, "from.ccsid": "65535", "to.ccsid": "1141"})
+    (table,) = source.tables()
+    text = source.decoder().typed(block.records, table, source.selection()).rows.to_pylist()[0]
+    assert (text["T"], text["F"]) == ("Größe", "Ä   ")
+
+
+@pytest.mark.parametrize("given", [{"from.ccsid": "65535"}, {"to.ccsid": "37"}, {"from.ccsid": "37", "to.ccsid": "9"}])
+def test_a_set_is_read_as_one_that_is_known(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"to\.ccsid"):
+        connector.create({**SETTINGS, **given})
+
+
 def test_a_file_that_is_cleared_is_a_truncate(rig: Rig) -> None:
     tail = rig.tail()
     rig.system.write("F", "CR", named(ORDERS))
@@ -239,7 +299,8 @@ def test_times_are_in_utc(rig: Rig) -> None:
         ({"journal": None}, "None of the captured tables is journaled"),
         ({"images": "*AFTER"}, "deletes tell no row"),
         ({"fields": (Field("ID", "INTEGER", 4), Field("DOC", "CLOB", 1000, ccsid=37))}, "no known place"),
-        ({"fields": (Field("ID", "INTEGER", 4), Field("X", "CHAR", 4, ccsid=4711))}, "CCSID 4711"),
+        ({"fields": (Field("ID", "INTEGER", 4), Field("X", "CHAR", 4, ccsid=4711))}, "The column X has CCSID 4711"),
+        ({"fields": (Field("ID", "INTEGER", 4), Field("D", "XML", 0))}, "The column D is XML"),
     ],
 )
 def test_a_table_that_cannot_be_captured_is_refused(
@@ -251,6 +312,37 @@ def test_a_table_that_cannot_be_captured_is_refused(
     found = made.source.check()
     assert [f for f in found if f.level == "error"]
     assert all(f.cure for f in found if f.level != "ok")
+
+
+def test_a_column_that_cannot_be_read_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it stands, and how wide it is, is known."""
+    foreign = (Field("X", "CHAR", 4, ccsid=4711), Field("V", "VARCHAR", 6, ccsid=4711), Field("G", "VARG", 3, ccsid=9))
+    file = replace(ORDERS, fields=(*foreign, *ORDERS.fields))
+    rig = Rig(monkeypatch, file)
+    rig.source = connector.create({**SETTINGS, "column.exclude.list": r"SHOP\.ORDERS\.[XVG]"})
+    tail = rig.tail()
+    rig.system.row("PT", file, 1, (b"\1\2\3\4", b"\5", b"\6\7", 1, "abcd"))
+    (block,) = read(tail)[0].blocks
+    assert block.table is not None
+    decoder, selection = rig.source.decoder(), rig.source.selection()
+    (row,) = decoder.typed(block.records, block.table, selection).rows.to_pylist()
+    assert (row["ID"], row["NAME"]) == (1, "abcd")
+    texts = decoder.texts(block.records, block.table, selection).rows.to_pylist()[0]
+    assert (texts["X"], texts["V"], texts["G"], texts["ID"]) == ("\\x01020304", "\\x05", "\\x0607", "1")
+
+
+def test_who_may_not_read_entries_is_told_by_the_check(rig: Rig) -> None:
+    """The journal's attributes and receivers are shown to whom its entries are not."""
+    rig.server.authorities = {"*USE"}
+    wrong = [f for f in rig.source.check() if f.level == "error"]
+    assert [f.subject for f in wrong] == ["check"]
+    assert "*OBJEXIST" in wrong[0].cure
+
+
+def test_settings_and_hints_name_the_authority_that_is_needed() -> None:
+    (user,) = [s for s in config.SETTINGS if s.name == "database.user"]
+    assert "*OBJEXIST" in user.meaning
+    assert "*OBJEXIST" in client.AUTHORITIES
 
 
 def test_a_sound_system_passes_the_check(rig: Rig) -> None:
@@ -265,6 +357,12 @@ def test_a_sound_system_passes_the_check(rig: Rig) -> None:
         (refused("CPF9802", "Not authorized to object QSQJRN in JRNLIB."), ConfigError),
         (refused("CPF9801", "Object RCV0001 in library RCVLIB not found."), PositionLost),
         (refused("CPF7054", "FROM and TO values not valid."), PositionLost),
+        (told("SHOP in *LIBL type *FILE not found.", "42704"), ConfigError),
+        (told("Not allowed.", "42501"), ConfigError),
+        (told("Entry 42704 of receiver 42501 is busy.", "57033"), TransientError),
+        (RuntimeError("Job 442501/QUSER/X42704 has ended; SQLSTATE=08001."), TransientError),
+        (RuntimeError("SQLSTATE: 42704, the view is missing."), ConfigError),
+        (RuntimeError("File XCPF7053Y can't be locked."), TransientError),
         (OSError("broken pipe"), TransientError),
         (RuntimeError("a secret password"), TransientError),
     ],

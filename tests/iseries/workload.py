@@ -123,8 +123,9 @@ class Workload:
         elif chance < 0.15:
             self._commit(job)
         elif chance < 0.25:
-            self._roll_back(job, 0, told=self.rng.random() < 0.7)
-            self.system.write("C", "RB", cycle=job.cycle)
+            early = job.cycle % 7 == 0
+            self._roll_back(job, 0, told=self.rng.random() < 0.7, early=early)
+            self.system.write("C", "CN" if early else "RB", cycle=job.cycle)
             self._over(job)
         elif chance < 0.35:
             job.savepoints.append(len(job.changes))
@@ -132,6 +133,9 @@ class Workload:
             self._roll_back(job, job.savepoints.pop())
         else:
             self._change(job)
+
+    def open(self) -> set[int]:
+        return {job.cycle for job in self.jobs if job.cycle}
 
     def finish(self) -> None:
         """Most transactions end; some stay open for good."""
@@ -234,17 +238,18 @@ class Workload:
         else:
             self.rows[place] = row
 
-    def _roll_back(self, job: Job, to: int, *, told: bool = True) -> None:
+    def _roll_back(self, job: Job, to: int, *, told: bool = True, early: bool = False) -> None:
         """Newest first, or file by file: what was inserted is deleted, everything else is as it was before. The end of
-        a transaction says enough by itself, also where its rows are not `told`."""
+        a transaction says enough by itself, also where its rows are not `told`, or where somebody ends the roll-back
+        `early`: then the files are restored to what they were, and the journal does not tell how."""
         self.say(f"job {job.number} in {job.cycle} rolls back to {to}")
         job.savepoints = [s for s in job.savepoints if s <= to]
         taken, job.changes = job.changes[to:], job.changes[:to]
         taken.reverse()
         if self.rng.random() < 0.4:
             taken.sort(key=lambda change: change.file.name, reverse=self.rng.random() < 0.5)
-        for change in taken:
-            if told:
+        for i, change in enumerate(taken):
+            if told and not (early and i * 2 >= len(taken)):
                 self._tell_back(job, change)
             self._put((change.file.name, change.rrn), change.before)
 

@@ -115,13 +115,13 @@ class Transaction:
     def rollback_to(self, savepoint: int, nameless: bool = False) -> None:
         self._undo(len(self.changes) - savepoint, nameless)
 
-    def commit(self, scn: int | None = None, wait: bool = True) -> int:
+    def commit(self, scn: int | None = None, wait: bool = True, loose: bool = False) -> int:
         """Past any SCN that somebody was told. `scn` is one that another commit just took; who does not `wait` leaves
-        it to time when his commit is on disk."""
+        it to time when his commit is on disk. A `loose` one tells no redo thread."""
         redo_ = self.database.redo
         scn = redo_.advance(max(1, self.database.step())) if scn is None else scn
         self.work.commit_scn = scn
-        redo_.write(self.work.thread, redo.COMMIT, self.work, scn=scn, sql="commit;")
+        redo_.write(self.work.thread, redo.COMMIT, self.work, scn=scn, sql="commit;", loose=loose)
         redo_.last_commit = scn
         if wait:
             redo_.flush(self.work.thread, quiet=True)
@@ -254,7 +254,7 @@ class Database:
     def begin(self, thread: int, user: str = "APP", client: str | None = None, *, silent: bool = False) -> Transaction:
         """A `silent` one has no START in the redo."""
         self.redo.advance(self.step())
-        work = Work(self._xid(), thread, user, client, self.scn)
+        work = Work(self._xid(), thread, user, client, self.scn, silent=silent)
         transaction = Transaction(self, work)
         self.open.append(transaction)
         if not silent:

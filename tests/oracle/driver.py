@@ -69,6 +69,26 @@ def cut() -> oracledb.OperationalError:
     return oracledb.OperationalError(Fault(3113, "end-of-file on communication channel", isrecoverable=True))
 
 
+@dataclass(frozen=True)
+class Fetched:
+    """What the driver knows of a column before it fetches it."""
+
+    name: str
+    type_code: Any = None
+    internal_size: int = 4000
+
+
+@dataclass(frozen=True)
+class Var:
+    """How a column is fetched: as text, which has to be UTF-8, or as bytes."""
+
+    bypass_decode: bool = False
+    encoding_errors: str = "strict"
+
+    def read(self, value: bytes | None) -> str | bytes | None:
+        return value if value is None or self.bypass_decode else value.decode(errors=self.encoding_errors)
+
+
 class Server:
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -161,6 +181,7 @@ class Cursor:
         self._rows: list[tuple[Any, ...]] = []
         self._next = 0
         self._mined = False
+        self._decoded: dict[int, Var] = {}
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -203,8 +224,8 @@ class Cursor:
             raise refuse(exc.code, exc.message) from None
         return list(parameters)
 
-    def var(self, *_: Any, **__: Any) -> Any:
-        return None
+    def var(self, *_: Any, **options: Any) -> Var:
+        return Var(**{name: value for name, value in options.items() if name != "arraysize"})
 
     # -- the answer ----------------------------------------------------------------------------------------------
 
@@ -215,6 +236,8 @@ class Cursor:
         found = self._rows[self._next : self._next + wanted]
         self._next += len(found)
         self.rowcount = self._next
+        if self._decoded:
+            found = [self._read(row) for row in found]
         return [self.rowfactory(*row) for row in found] if self.rowfactory else found
 
     def fetchall(self) -> list[Any]:
@@ -226,6 +249,9 @@ class Cursor:
     def __iter__(self) -> Iterator[Any]:
         while found := self.fetchmany():
             yield from found
+
+    def _read(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self._decoded[n].read(v) if n in self._decoded else v for n, v in enumerate(row))
 
     def _trip_rows(self) -> None:
         """Mined rows come from the files while they are fetched."""
@@ -255,6 +281,9 @@ class Cursor:
             self._fill(table, binds)
         names, self._rows = self.connection.server.engine.run(select, binds)
         self._next, self._mined = 0, any(t.table == "V$LOGMNR_CONTENTS" for t in select.tables)
+        handler = self.connection.outputtypehandler or (lambda *_: None)
+        redo_sql = [n for n, name in enumerate(names) if name == "SQL_REDO"]
+        self._decoded = {n: handler(self, Fetched(names[n])) or Var() for n in redo_sql}
         self.description = [(name, None, None, None, None, None, True) for name in names]
 
     def _fill(self, table: sql.From, binds: Mapping[str, Any]) -> None:

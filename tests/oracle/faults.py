@@ -25,6 +25,7 @@ from tidelog.connectors.oracle import (
     watermark,
 )
 from tidelog.connectors.oracle.logs import bound, gathering
+from tidelog.errors import TidelogError, UnsupportedChange
 from tidelog.journal import buffer
 
 Patch = pytest.MonkeyPatch
@@ -47,7 +48,19 @@ def forgets_what_was_open(patch: Patch) -> None:
     real = pending.look
 
     def look(asked: Any) -> pending.Start:
-        return pending.Start(real(asked).scn, {})
+        scn = real(asked).scn
+        return pending.Start(scn, {}, scn)
+
+    patch.setattr(pending, "look", look)
+
+
+def asks_once_for_the_scn(patch: Patch) -> None:
+    """What commits between the question for the SCN and the one for open transactions is in neither answer."""
+
+    def look(session: Any) -> pending.Start:
+        scn = int(session.one(queries.CURRENT_SCN))
+        rows = session.query(queries.open_transactions(rac=pending.is_cluster(session)))
+        return pending.Start(scn, {int.from_bytes(xid, "big", signed=True): begun for xid, begun in rows}, scn)
 
     patch.setattr(pending, "look", look)
 
@@ -126,7 +139,7 @@ def forgets_the_beginning(patch: Patch) -> None:
     def init(self: Any, *args: Any) -> None:
         real(self, *args)
         oldest = self._open.oldest()
-        self._read = self._read if oldest is None else min(self._read, oldest + 1)
+        self._read = self._held = self._read if oldest is None else min(self._read, oldest + 1)
         self._floor = self._read + 1
 
     patch.setattr(buffered.BufferedTail, "__init__", init)
@@ -150,11 +163,29 @@ def captures_everybody(patch: Patch) -> None:
     patch.setattr(config.Accounts, "takes", lambda *_: True)
 
 
+def forgets_who_was_left_out(patch: Patch) -> None:
+    """A restart reads from after the START of a transaction that is left out: nobody knows its user any more."""
+    patch.setattr(buffered.BufferedTail, "_oldest", lambda tail: tail._open.oldest())
+
+
+def recalls_nobody(patch: Patch) -> None:
+    """A persistent restart does not look who was left out before it."""
+    real = buffered.BufferedTail.__init__
+
+    def init(self: Any, *args: Any) -> None:
+        real(self, *args)
+        self._read = self._held
+        self._floor = self._read + 1
+
+    patch.setattr(buffered.BufferedTail, "__init__", init)
+
+
 FAULTS: dict[str, tuple[Fault, str]] = {
     "splits-an-scn": (splits_an_scn, BUFFERED),
     "trusts-the-present": (trusts_the_present, BUFFERED),
     "trusts-the-present-unbuffered": (trusts_the_present, UNBUFFERED),
     "forgets-what-was-open": (forgets_what_was_open, BUFFERED),
+    "asks-once-for-the-scn": (asks_once_for_the_scn, BUFFERED),
     "moves-on-with-each-commit": (moves_on_with_each_commit, BUFFERED),
     "counts-all-as-ended": (counts_all_as_ended, UNBUFFERED),
     "keeps-what-was-taken-back": (keeps_what_was_taken_back, BUFFERED),
@@ -170,6 +201,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "forgets-the-beginning": (forgets_the_beginning, BUFFERED),
     "takes-any-logs": (takes_any_logs, BUFFERED),
     "lets-markers-hold": (lets_markers_hold, BUFFERED),
+    "forgets-who-was-left-out": (forgets_who_was_left_out, BUFFERED),
+    "recalls-nobody": (recalls_nobody, BUFFERED),
     "captures-everybody": (captures_everybody, BUFFERED),
     "captures-everybody-unbuffered": (captures_everybody, UNBUFFERED),
 }
+REFUSED: dict[str, type[TidelogError]] = {"cuts-statements": UnsupportedChange}
+"""Where a mistake is not told by wrong events: the reading refuses to go on."""

@@ -23,6 +23,10 @@ class Column:
     precision: int | None = None
     scale: int | None = None
     nullable: bool = True
+    hidden: bool = False
+    """Invisible to who does not name it."""
+    system: bool = False
+    """Added by Oracle for itself, and hidden."""
 
     @property
     def extended(self) -> bool:
@@ -111,6 +115,11 @@ def lob_write(column: Column, offset: int, data: str | bytes) -> str:
     return f" buf_{place} := {text}; \n  dbms_lob.write(loc_{place}, {len(data)}, {offset + 1}, buf_{place});\n"
 
 
+def lob_trim(column: Column, amount: int) -> str:
+    place = {"BLOB": "b", "NCLOB": "nc"}.get(column.type, "c")
+    return f" dbms_lob.trim(loc_{place}, {amount});\n"
+
+
 def string_begin(owner: str, table: str, columns: Sequence[Column], row: Mapping[str, Any], column: Column) -> str:
     head = "DECLARE\n TempLob CLOB;\n buf_c   VARCHAR2(32767);\n Stmt    CLOB;\nBEGIN\n"
     head += " DBMS_LOB.CreateTemporary(TempLob, FALSE);\n"
@@ -131,9 +140,10 @@ def xml_write(data: str) -> str:
     return f"XML_REDO := HEXTORAW('{raw.hex()}'):{len(raw)}"
 
 
-def pieces(text: str | None) -> list[tuple[int, str | None]]:
-    """CSF and text of each row that tells one statement."""
-    if text is None or len(text) <= CSF_SIZE:
-        return [(0, text)]
-    parts = [text[n : n + CSF_SIZE] for n in range(0, len(text), CSF_SIZE)]
+def pieces(text: str | bytes | None) -> list[tuple[int, bytes | None]]:
+    """CSF and text of each row that tells one statement. Rows count bytes: a character may be cut in two."""
+    raw = text.encode() if isinstance(text, str) else text
+    if raw is None or len(raw) <= CSF_SIZE:
+        return [(0, raw)]
+    parts = [raw[n : n + CSF_SIZE] for n in range(0, len(raw), CSF_SIZE)]
     return [(int(n < len(parts) - 1), part) for n, part in enumerate(parts)]

@@ -1,7 +1,8 @@
 """A LogMiner session: the files it was given, the range it was started with, and the rows that come out.
 
 In the order of the redo (SCN, then as written, whatever the thread), or, with COMMITTED_DATA_ONLY, one transaction
-after the other in the order of their commits. A transaction that began below the range is told from the range on only.
+after the other in the order of their commits. A transaction that began below the range is told from the range on only,
+and nobody knows its user then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.oracle.redo import Entry, Log
 DICT_FROM_ONLINE_CATALOG, DICT_FROM_REDO_LOGS, DDL_DICT_TRACKING = 16, 32, 8
 COMMITTED_DATA_ONLY, SKIP_CORRUPTION, NO_SQL_DELIMITER, NO_ROWID_IN_STMT = 2, 4, 64, 2048
 NEW, ADDFILE, REMOVEFILE = 1, 3, 2
+UNKNOWN = "UNKNOWN"
 
 COLUMNS = (
     "SCN",
@@ -99,6 +101,8 @@ class Session:
             raise Refused(1292, "no log file has been specified for the current LogMiner session")
         if start is not None and end is not None and end < start:
             raise Refused(1281, "SCN range specified is invalid")
+        if options & DICT_FROM_REDO_LOGS and not any(f.log.dictionary for f in self.files):
+            raise Refused(1371, "Complete LogMiner dictionary not found.")
         first = min(f.log.first for f in self.files)
         self.start, self.end, self.options = first if start is None else start, end, options
         self._check_range()
@@ -172,6 +176,15 @@ class Session:
         assert entry.work is not None
         return self.database.shows_undone or entry.order not in entry.work.undone
 
+    def _whose(self, entry: Entry) -> tuple[str | None, str | None]:
+        """User and client: the START tells them, so it has to lie in what is mined."""
+        work = entry.work
+        if work is None:
+            return None, None
+        if work.silent or work.start_scn < self.start:
+            return UNKNOWN, UNKNOWN
+        return work.user, work.client
+
     def _rows(self, entry: Entry, committed: bool) -> list[tuple[Any, ...]]:
         work, scn = entry.work, entry.scn
         xid = bytes(8) if work is None else work.unknown if entry.nameless and not committed else work.xid
@@ -190,7 +203,7 @@ class Session:
             entry.status,
             entry.info,
             0,
-            entry.thread,
+            0 if entry.loose else entry.thread,
             entry.object,
             entry.version,
             entry.object,
@@ -200,9 +213,8 @@ class Session:
             None if start is None else redo.day_of(start),
             None if commit is None else redo.day_of(commit),
             f" 0x{entry.thread:06x}.{entry.order:08x}.0010 ",
-            None if work is None else work.user,
-            None if work is None else work.client,
-            "FREEPDB1",
+            *self._whose(entry),
+            None if work is None else "FREEPDB1",
             3,
             "TABLE" if entry.table else None,
             "USERS",

@@ -52,13 +52,19 @@ def event_of(transaction: Transaction, change: Change) -> Event:
 
 def _images(change: Change) -> tuple[Row | None, Row | None]:
     """Of large values only those are known that were written."""
-    before, after = change.before, change.after
+    before, after = (_users(change, row) for row in (change.before, change.after))
     large = [c.name for c in change.columns if c.large]
     if before is not None and large:
         if after is not None:
             after = {k: UNAVAILABLE if k in large and v == before[k] else v for k, v in after.items()}
         before = {k: UNAVAILABLE if k in large else v for k, v in before.items()}
     return filled(before), filled(after)
+
+
+def _users(change: Change, row: Row | None) -> Row | None:
+    """Without what Oracle has added for itself."""
+    own = [c.name for c in change.columns if c.system]
+    return None if row is None else {k: v for k, v in row.items() if k not in own}
 
 
 def filled(row: Row | None) -> Row | None:

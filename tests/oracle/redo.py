@@ -89,6 +89,8 @@ class Work:
     entries: int = 0
     undone: set[int] = field(default_factory=set)
     """Entries that cancel each other, by their order."""
+    silent: bool = False
+    """Its START is in no log: nobody knows whose it is."""
     hidden: bool = False
     """Its changes are of no interest to anybody: it never ends."""
 
@@ -112,7 +114,7 @@ class Entry:
     thread: int
     code: int
     work: Work | None = None
-    sql: str | None = None
+    sql: str | bytes | None = None
     owner: str | None = None
     table: str | None = None
     object: int = 0
@@ -125,6 +127,8 @@ class Entry:
     """Place in its transaction."""
     nameless: bool = False
     """LogMiner does not know the sequence number of the transaction."""
+    loose: bool = False
+    """LogMiner does not say which thread has written it."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -312,5 +316,5 @@ class Redo:
         return len(gone)
 
 
-def rows_of(entry: Entry) -> list[tuple[int, str | None]]:
+def rows_of(entry: Entry) -> list[tuple[int, bytes | None]]:
     return literals.pieces(entry.sql)

@@ -23,7 +23,7 @@ from tests.oracle import driver
 from tests.oracle.decoding import decoded
 from tests.oracle.lockstep import Lockstep
 from tests.oracle.model import Event, Wrong, difference, shown
-from tests.oracle.workload import EXCLUDED_USER, OWNER, Traits, Workload
+from tests.oracle.workload import ACCOUNTS, OWNER, Traits, Workload
 from tidelog.connectors.oracle import client, position, tail
 from tidelog.engine import capture as capturing
 from tidelog.engine import reading as readings
@@ -102,6 +102,7 @@ class Run:
         self.since = self.over = 0
         self.reading: Reading | None = None
         self.armed = False
+        self.starting = False
 
     def _how(self, adapter: str) -> How:
         rng, shared = self.rng, Random(f"{self.seed} steps")
@@ -137,12 +138,18 @@ class Run:
         for _ in range(self.how.before):
             self.workload.step()
         self.reading = self._reading()
-        self.armed = False
-        first = self.reading.initial()
+        first = self._initial(self.reading)
         self.since = position.scn_of(first.position)
         self.offsets.append(_text(first))
         self._say(f"captured from {first.to_json()}")
         self.armed = True
+
+    def _initial(self, reading: Reading) -> Offset:
+        """Others work meanwhile: the same in both modes, so that both start at the same place."""
+        own, self.rng, self.starting = self.rng, Random(f"{self.seed} start"), True
+        first = reading.initial()
+        self.rng, self.starting = own, False
+        return first
 
     def _over(self) -> bool:
         return self.left <= 0
@@ -219,19 +226,19 @@ class Run:
 
     def _round_trip(self, what: str) -> None:
         """Before each statement: the world moves on, connections break, processes die."""
-        self._tick(int(self.rng.random() < 0.35))
+        self._tick(3 if self.starting else int(self.rng.random() < 0.35))
         if self.armed and self.rng.random() < 0.004:
             self._say("connections lost")
             self.server.cut()
         self._step(f"in {what[:60]!r}", 0.004)
 
     def _restarted(self, thread: int) -> None:
-        """We are connected to the first instance."""
-        if thread == 1:
+        """We are connected to the first instance; who starts when it dies is told so, and starts again."""
+        if thread == 1 and not self.starting:
             self.server.cut()
 
     def _tick(self, most: int) -> None:
-        if not self.armed or self.left <= 0:
+        if not (self.armed or self.starting) or self.left <= 0:
             self.workload.settle_files()
             return
         for _ in range(self.rng.randint(0, most)):
@@ -281,12 +288,13 @@ class Run:
         return Definition("campaign", source, {"type": "console"}, {}, {"mode": mode})
 
     def _options(self) -> dict[str, str]:
-        excluded = {"log.mining.username.exclude.list": EXCLUDED_USER} if self.workload.traits.excluded else {}
+        excluded = ACCOUNTS[self.seed % len(ACCOUNTS)] if self.workload.traits.excluded else {}
         pauses = {f"log.mining.sleep.time.{name}.ms": "0" for name in ("default", "min", "max", "increment")}
         return {
             "database.user": "c##tide",
             "database.password": "secret",
             "database.dbname": "FREE",
+            "database.pdb.name": "FREEPDB1" if self.seed % 2 else "",
             "database.connection.adapter": self.how.adapter,
             "table.include.list": rf"{OWNER}\..*",
             "snapshot.mode": "no_data",

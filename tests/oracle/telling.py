@@ -67,12 +67,15 @@ def _update(
     if changed or not apart:
         sql = literals.update(relation.owner, relation.name, relation.columns, before, changed or dict(after))
         found.append(by.database.write(by, redo.UPDATE, relation, sql=sql, row_id=place))
-    found += [order for column in apart for order in _value(by, relation, place, after, column)]
+    found += [order for column in apart for order in _value(by, relation, place, after, column, again=True)]
     return tuple(found)
 
 
-def _value(by: Transaction, relation: Relation, place: str, row: Row, column: Column) -> list[int]:
-    """A large value, in pieces."""
+def _value(
+    by: Transaction, relation: Relation, place: str, row: Row, column: Column, *, again: bool = False
+) -> list[int]:
+    """A large value, in pieces. A LOB that had one before is emptied first, or cut where the new one ends: storage
+    decides."""
     value = row[column.name]
     parts = [value[n : n + _LOB_PIECE] for n in range(0, len(value), _LOB_PIECE)]
     names = (relation.owner, relation.name, relation.columns, row, column)
@@ -91,8 +94,10 @@ def _value(by: Transaction, relation: Relation, place: str, row: Row, column: Co
         found += [put(redo.STRING_WRITE, literals.string_write(part)) for part in parts]
         return [*found, put(redo.STRING_END, " execute immediate Stmt using TempLob;\nEND;")]
     found = [put(redo.LOB_LOCATOR, literals.locator(*names))]
+    emptied = again and by.database.rng.random() < 0.5
+    found += [put(redo.LOB_TRIM, literals.lob_trim(column, 0))] if emptied else []
     offset = 0
     for part in parts:
         found.append(put(redo.LOB_WRITE, literals.lob_write(column, offset, part)))
         offset += len(part)
-    return found
+    return [*found, put(redo.LOB_TRIM, literals.lob_trim(column, offset))] if again and not emptied else found

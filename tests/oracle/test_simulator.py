@@ -228,7 +228,7 @@ def test_errors_of_sessions(mine: Mine) -> None:
     with refused(1281):
         mine.ask("BEGIN DBMS_LOGMNR.START_LOGMNR(:a, ENDSCN => :b); END;", a=mine.first + 9, b=mine.first + 2)
     mine.start()
-    assert len(mine.ask("SELECT FILENAME FROM V$LOGMNR_LOGS")) == 2
+    assert len(mine.ask("SELECT FILENAME FROM V$LOGMNR_LOGS WHERE FILENAME IS NOT NULL")) == 2
     mine.ask("BEGIN DBMS_LOGMNR.END_LOGMNR; END;")
     assert mine.ask("SELECT FILENAME FROM V$LOGMNR_LOGS") == []
 
@@ -302,7 +302,7 @@ def test_asking_for_the_scn_takes_one(mine: Mine) -> None:
 
 def test_cursors_fetch_as_the_driver_does(mine: Mine) -> None:
     cursor: Cursor = mine.connection.cursor()
-    cursor.execute("SELECT GROUP#, THREAD# FROM V$LOG ORDER BY 1")
+    cursor.execute("SELECT GROUP#, THREAD# FROM V$LOG WHERE STATUS <> 'UNUSED' ORDER BY 1")
     assert cursor.description is not None
     assert [d[0] for d in cursor.description] == ["GROUP#", "THREAD#"]
     assert len(cursor.fetchmany(1)) == 1
@@ -354,4 +354,4 @@ def test_a_seed_is_always_the_same_workload() -> None:
 
 def test_workloads_differ_and_have_all_that_is_asked_for() -> None:
     codes = {e.code for seed in range(40) for log in played(seed).database.redo.logs() for e in log.entries}
-    assert codes >= set(redo.OPERATIONS) - {redo.DDL, redo.LOB_TRIM, redo.LOB_ERASE}
+    assert codes >= set(redo.OPERATIONS) - {redo.DDL, redo.LOB_ERASE}

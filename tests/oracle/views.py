@@ -40,7 +40,9 @@ def _groups(thread: Thread) -> list[Log]:
 
 
 def _log(database: Database, _: Session) -> Rows:
-    return [_log_row(log, thread) for thread in database.redo.threads.values() for log in _groups(thread)]
+    """A group that was added and never written to has no SCN yet."""
+    found = [_log_row(log, thread) for thread in database.redo.threads.values() for log in _groups(thread)]
+    return [*found, (99, 1, 0, LOG_BYTES, 512, 1, "YES", "UNUSED", 0, None, 0)]
 
 
 def _log_row(log: Log, thread: Thread) -> tuple[Any, ...]:
@@ -138,7 +140,9 @@ def _transaction(database: Database, _: Session) -> Rows:
 
 
 def _added(_: Database, session: Session) -> Rows:
-    return [(f.name, f.log.first, f.log.next, f.log.thread, f.log.sequence, 0) for f in session.files]
+    """A file that LogMiner misses is there without a name."""
+    found = [(f.name, f.log.first, f.log.next, f.log.thread, f.log.sequence, 0) for f in session.files]
+    return [*found, (None, 0, 0, 1, 0, 4)] if session.files else []
 
 
 def _contents(_: Database, session: Session) -> Rows:
@@ -157,6 +161,10 @@ def _parameter(database: Database, _: Session) -> Rows:
 
 def _nls(_: Database, __: Session) -> Rows:
     return [("NLS_CHARACTERSET", "AL32UTF8"), ("NLS_NCHAR_CHARACTERSET", "AL16UTF16")]
+
+
+def _properties(_: Database, __: Session) -> Rows:
+    return [("DBTIMEZONE", "+00:00"), ("GLOBAL_DB_NAME", "FREE")]
 
 
 # -- the catalog ---------------------------------------------------------------------------------------------------
@@ -183,8 +191,11 @@ def _columns(database: Database, _: Session) -> Rows:
             kind = f"TIMESTAMP({c.scale})" if c.type == "TIMESTAMP" else c.type
             owner = "SYS" if c.type == "XMLTYPE" else None
             null = "Y" if c.nullable else "N"
-            row = (r.owner, r.name, c.name, kind, owner, c.length, c.precision, c.scale, null, n, n, n)
-            found.append((*row, None, "NO", "NO", "YES", c.length, None, "NO", "NO", None))
+            hidden = c.hidden or c.system
+            shown = None if hidden else 1 + sum(not (b.hidden or b.system) for b in r.columns[: n - 1])
+            row = (r.owner, r.name, c.name, kind, owner, c.length, c.precision, c.scale, null, shown, n, n)
+            flags = ("NO", "YES" if hidden else "NO", "NO" if c.system else "YES")
+            found.append((*row, None, *flags, c.length, None, "NO", "NO", None))
     return found
 
 
@@ -273,6 +284,7 @@ VIEWS: dict[str, View] = {
     "V$LOGMNR_CONTENTS": (CONTENTS, _contents),
     "V$VERSION": (_names("BANNER BANNER_FULL BANNER_LEGACY CON_ID"), _version),
     "V$PARAMETER": (_names("NAME VALUE"), _parameter),
+    "DATABASE_PROPERTIES": (_names("PROPERTY_NAME PROPERTY_VALUE"), _properties),
     "NLS_DATABASE_PARAMETERS": (_names("PARAMETER VALUE"), _nls),
     "ALL_TABLES": (
         _names("OWNER TABLE_NAME NUM_ROWS NESTED TEMPORARY SECONDARY IOT_TYPE STATUS EXTERNAL"),

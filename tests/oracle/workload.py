@@ -19,7 +19,13 @@ from tests.oracle.literals import Column
 from tests.oracle.model import Event, brief, event_of
 
 OWNER = "SHOP"
-EXCLUDED_USER = "BATCH"
+EXCLUDED_USER, EXCLUDED_CLIENT = "BATCH", "nightly"
+ACCOUNTS = (
+    {"log.mining.username.exclude.list": EXCLUDED_USER},
+    {"log.mining.username.include.list": "app,ogg"},
+    {"log.mining.clientid.exclude.list": EXCLUDED_CLIENT},
+)
+"""Ways to leave out the same transactions."""
 _DAY = datetime(2021, 3, 14, 1, 59, 26)
 _TEXTS = (
     "plain",
@@ -93,6 +99,9 @@ class Workload:
             chosen = [*columns[:2], *(c for c in chosen if c not in columns[:2])]
             kinds = [Column("BODY", "CLOB", 4000), Column("DATA", "BLOB", 4000), Column("LONGER", "VARCHAR2", 32767)]
             chosen += self.rng.sample([*kinds, Column("DOC", "XMLTYPE", 2000)], self.rng.choice((1, 2)))
+        if self.rng.random() < 0.3:
+            hidden = Column("SHADOW", "NUMBER", 22, 10, 0, hidden=True)
+            chosen = [chosen[0], hidden, Column("SYS_NC00003$", "RAW", 16, system=True), *chosen[1:]]
         return self.database.create(OWNER, f"T{n}", chosen, ["ID"])
 
     # -- what must come out --------------------------------------------------------------------------------------
@@ -103,9 +112,14 @@ class Workload:
         for transaction in self.database.committed:
             scn = transaction.work.commit_scn
             assert scn is not None
-            if scn > since and not (self.traits.excluded and transaction.work.user == EXCLUDED_USER):
+            if scn > since and not self._left_out(transaction):
                 found += [event_of(transaction, c) for c in transaction.changes if c.relation in self.captured]
         return found
+
+    def _left_out(self, transaction: Transaction) -> bool:
+        """Whose it is must be known."""
+        work = transaction.work
+        return self.traits.excluded and work.user == EXCLUDED_USER and not work.silent
 
     # -- one step ------------------------------------------------------------------------------------------------
 
@@ -150,7 +164,9 @@ class Workload:
         if len(self.database.open) < _OPEN_MAX:
             user = EXCLUDED_USER if self.rng.random() < 0.15 else "APP"
             silent = self.rng.random() < 0.15
-            begun = self.database.begin(self._thread(), user, self.rng.choice((None, "web")), silent=silent)
+            thread, client = self._thread(), self.rng.choice((None, "web"))
+            client = EXCLUDED_CLIENT if user == EXCLUDED_USER else client
+            begun = self.database.begin(thread, user, client, silent=silent)
             self._say(f"begin {begun.work.hex} on {begun.work.thread} by {user}{' silently' if silent else ''}")
 
     def _do_change(self) -> None:
@@ -237,7 +253,9 @@ class Workload:
     def _do_noise(self) -> None:
         """What concerns no row."""
         redo_ = self.database.redo
-        match self.rng.randrange(3):
+        match self.rng.randrange(4):
+            case 3:
+                self.database.begin(self._thread()).commit(loose=True)
             case 0:
                 redo_.advance(5)
                 redo_.write(self._thread(), redo.MISSING_SCN, info=f"Missing SCN {redo_.scn - 3} - {redo_.scn}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation.model import NOTE, Commit, Database, Key, Relation, Row
-from tests.simulation.world import World, Wrong, events_of, schema_of
+from tests.simulation.world import Told, World, Wrong, events_of, schema_of
+from tidelog.contracts import Watermark
 from tidelog.core.fold import STAMPS, Folded, Run, fold
 from tidelog.core.snapshot import requests, watermark
 from tidelog.core.snapshot.plan import Bounds, Now, advance
@@ -64,6 +65,8 @@ class Target:
     version: int = 0
     applied: int = -1
     """The last batch that is in it."""
+    asked: Watermark | None = None
+    """What the source had to show when it was last asked."""
 
 
 def relations(rng: Random) -> list[Relation]:
@@ -292,7 +295,7 @@ class Simulation:
         runs = [*rows, *self.world.runs(relation, told, version)]
         if runs:
             folded = fold(runs, relation.key, reads_last=self.fault != "reads-first")
-            self._merge(name, folded, now, incomplete)
+            self._merge(name, folded, now, incomplete, self._is_doubted(target, told))
         target.applied = self.committed + 1
 
     def _evolve(self, name: str, version: int) -> None:
@@ -304,7 +307,7 @@ class Simulation:
         for key, row in target.rows.items():
             row["extra"] = present.get(key, {}).get("extra")
 
-    def _merge(self, name: str, folded: Folded, now: Offset, incomplete: bool) -> None:
+    def _merge(self, name: str, folded: Folded, now: Offset, incomplete: bool, answered: bool) -> None:
         target, key = self.targets[name], self.database.relations[name].key
         was = {} if folded.truncate else target.rows
         rows = {} if folded.truncate else dict(target.rows)
@@ -315,7 +318,7 @@ class Simulation:
             own = tuple(new.pop(k) for k in key)
             kept = [c for c, mask in folded.keeps.items() if mask[i]]
             if kept:
-                told = self._settle(name, own, was, origins.get(i), kept, now.position, incomplete)
+                told = self._settle(name, own, was, origins.get(i), kept, now.position, incomplete, answered)
                 if told is None:
                     rows.pop(own, None)
                     continue
@@ -332,14 +335,16 @@ class Simulation:
         kept: list[str],
         end: int,
         incomplete: bool,
+        answered: bool,
     ) -> Row | None:
         """What the log did not tell: from the target's row, or from the source; None if the row cannot be known.
 
         Where the key changed in an incomplete table, the source is asked even if the target has a row under the old
         key: rows read in place of a lost stage, or while the stream waited, may be of a later time, and another's. A
         row that the target lacks is asked for at any time: one that nobody could tell may go on after the snapshot.
+        And what the source has `answered` is of a later time, too.
         """
-        trusted = origin is None or not incomplete or self.fault == "trust-origin"
+        trusted = origin is None or not (incomplete or answered) or self.fault == "trust-origin"
         base = was.get(origin or key) if trusted else None
         doubted = incomplete or self.fault not in ("trust-absence", "drop-toast")  # asking makes up for that one
         asked = "extra" in kept or (base is None and doubted)
@@ -353,7 +358,15 @@ class Simulation:
         if self.fault != "answer-early":
             self.database.until_visible(end)
         self.database.unlock(name)
+        self.targets[name].asked = self.database.horizon()
         return self.database.shown.rows[name].get(key)
+
+    def _is_doubted(self, target: Target, told: Sequence[Told]) -> bool:
+        """Whether rows of the target may be of a later time than these events: the source was asked for them."""
+        if target.asked is None or not told or self.fault == "trust-answers":
+            return False
+        positions, xids = (np.array([getattr(commit, n) for commit, _, _ in told]) for n in ("position", "xid"))
+        return bool(target.asked.covers(positions, xids).any())
 
     # -- commit, and the end ------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ FAULTS = {
     "reads-first": "a change of key takes what it leaves out from a row that was read under its old key",
     "trust-origin": "a change of key takes what it leaves out from the target's row, whenever that was read",
     "trust-absence": "when a snapshot is over, a row that the target lacks is taken to be without the values left out",
+    "trust-answers": "what the source has answered counts as what was there when the batch ended",
     "answer-early": "the source is asked for rows of a commit that is not visible yet",
 }
 

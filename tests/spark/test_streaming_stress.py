@@ -134,10 +134,12 @@ class _Writer:
 class Streamed(Stress):
     """A pipeline that reads open transactions."""
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    def __init__(self, database: Database, folder: Path, rows: int) -> None:
+        """The server streams a transaction of so many rows in some hundreds of pieces."""
         super().__init__(database, folder, "streaming: on")
         self._database = database
-        database.execute(f"ALTER DATABASE {database.dbname} SET logical_decoding_work_mem = '64kB'")
+        memory = max(64, rows // 200)
+        database.execute(f"ALTER DATABASE {database.dbname} SET logical_decoding_work_mem = '{memory}kB'")
 
     def streamed(self) -> int:
         """Pieces of open transactions that the server has sent."""
@@ -180,7 +182,7 @@ def test_large_transactions_side_by_side_survive_kills(
 ) -> None:
     """Between two deaths each of four writers commits, or rolls back, `each` transactions of so many rows."""
     database.execute(SCHEMA.format(rows=1000))
-    stress, loads, dice = Streamed(database, tmp_path), Loads(database, rows, seed), random.Random(seed)
+    stress, loads, dice = Streamed(database, tmp_path, rows), Loads(database, rows, seed), random.Random(seed)
     stress.prepare()
     with loads.at_work():
         for _ in range(kills):
@@ -205,7 +207,7 @@ def test_a_snapshot_beside_large_transactions_survives_kills(
 ) -> None:
     """Rows that existed before are read while small transactions change them and large ones add others."""
     database.execute(SCHEMA.format(rows=rows))
-    stress, loads = Streamed(database, tmp_path), Loads(database, rows // 10, 3, count=2)
+    stress, loads = Streamed(database, tmp_path, rows // 10), Loads(database, rows // 10, 3, count=2)
     stress.prepare()
 
     def more(_: int) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidelog.core.notifications import TYPES, Notification, key_text, of_news
+from tidelog.core.notifications import TYPES, Notification, abandoned, key_text, of_news
 from tidelog.core.snapshot.state import News
 
 
@@ -22,6 +22,17 @@ def test_the_form() -> None:
         "type": "STARTED",
         "additional_data": {"connector_name": "shop", "data_collections": "public.a,public.ü"},
         "timestamp": 1_700_000_000_000,
+    }
+
+
+def test_a_transaction_that_was_given_up() -> None:
+    found = abandoned("1f00", "it has 9 events", 9, 300, connector="shop", timestamp_ms=5)
+    assert (found.id, found.aggregate_type, found.type) == ("1f00", "Transaction", "ABANDONED")
+    assert found.additional_data == {
+        "connector_name": "shop",
+        "reason": "it has 9 events",
+        "events": "9",
+        "bytes": "300",
     }
 
 

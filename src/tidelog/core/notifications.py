@@ -1,4 +1,4 @@
-"""Notifications: what happens to snapshots, told in the form that users know.
+"""Notifications: what happens to snapshots, and transactions that were given up, told in the form that users know.
 
 `id` is the id of the signal that asked, also when several snapshots run. Everything in `additional_data` is a text, and
 only what is known is told. Time comes from the caller.
@@ -56,6 +56,12 @@ def of_news(news: News, *, connector: str, timestamp_ms: int, rate: float = 0.0)
         case "TABLE_SCAN_COMPLETED":
             texts |= {"scanned_collection": news.table, **progress(news, rate), **_status(news.status)}
     return Notification(news.id, aggregate(news.kind), news.type, texts, timestamp_ms)
+
+
+def abandoned(id: str, reason: str, events: int, size: int, *, connector: str, timestamp_ms: int) -> Notification:
+    """A transaction that is not delivered, whatever becomes of it."""
+    texts = {"connector_name": connector, "reason": reason, "events": str(events), "bytes": str(size)}
+    return Notification(id, "Transaction", "ABANDONED", texts, timestamp_ms)
 
 
 def aggregate(kind: str) -> str:

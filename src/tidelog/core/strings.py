@@ -6,8 +6,12 @@ that is null is never in trouble.
 
 from __future__ import annotations
 
+import re
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -15,6 +19,11 @@ Places = NDArray[np.int32]
 """Offsets in a buffer, as narrow as Arrow's own."""
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
+
+_DIGITS_MAX = {32: 9, 64: 18, 128: 38, 256: 76}
+"""Of decimals, by the bits of their type."""
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.A)
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def gather(data: pa.Buffer, starts: Ints | Places, ends: Ints | Places, valid: Mask) -> pa.StringArray:
@@ -90,15 +99,51 @@ def values(texts: pa.StringArray) -> list[str | None]:
 
 
 def cast(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Arrow's own parser; the values it refuses become null and are marked, found by halving."""
+    """Arrow's own parser; the values it refuses become null and are marked, found by halving.
+
+    Of decimals it takes some that have too many digits, and makes other numbers of them: long ones are left out."""
+    long = _long(texts, kind) if pa.types.is_decimal(kind) else None
+    if long is None or not long.any():
+        return _halved(texts, kind)
+    found, failed = _halved(only(texts, ~long), kind)
+    exact = [_decimal(text, kind) if is_long else None for text, is_long in zip(values(texts), long, strict=True)]
+    failed |= long & np.array([value is None for value in exact], np.bool_)
+    return pc.if_else(pa.array(long), pa.array(exact, kind), found), failed
+
+
+def _halved(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     try:
         return texts.cast(kind), np.zeros(len(texts), np.bool_)
     except pa.ArrowInvalid:
         if len(texts) == 1:
             return pa.nulls(1, kind), np.ones(1, np.bool_)
     half = len(texts) // 2
-    parts = [cast(texts[:half], kind), cast(texts[half:], kind)]
+    parts = [_halved(texts[:half], kind), _halved(texts[half:], kind)]
     return pa.concat_arrays([values for values, _ in parts]), np.concatenate([failed for _, failed in parts])
+
+
+def _long(texts: pa.StringArray, kind: pa.Decimal128Type) -> Mask:
+    """Numbers that might not fit: with too many digits in all, or before the point once they have their scale, or with
+    an exponent."""
+    most, (data, offsets) = _DIGITS_MAX[kind.bit_width], flat(texts)
+    lengths = np.diff(offsets)
+    powers = bool(((data | 32) == ord("e")).any())
+    if not powers and lengths.max(initial=0) <= most - kind.scale:
+        return np.zeros(len(texts), np.bool_)
+    raw = texts.view(pa.binary())
+    point = pc.find_substring(raw, b".").fill_null(0).to_numpy()
+    found: Mask = (lengths > most) | (np.where(point < 0, lengths, point) > most - kind.scale)
+    return found | as_mask(pc.match_substring(raw, b"e", ignore_case=True)) if powers else found
+
+
+def _decimal(text: str | None, kind: pa.Decimal128Type) -> Decimal | None:
+    """The number, if it has at most as many digits as its type."""
+    if text is None or not _NUMBER.fullmatch(text):
+        return None
+    number = _EXACT.create_decimal(text).normalize(_EXACT)
+    whole = number.adjusted() + 1 + kind.scale
+    fits = -int(number.as_tuple().exponent) <= kind.scale and whole <= kind.precision
+    return number if fits or not number else None
 
 
 def checked(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:

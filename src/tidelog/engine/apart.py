@@ -14,6 +14,7 @@ from tidelog.contracts import Connector, Status
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
+from tidelog.engine.notices import Notices
 from tidelog.engine.readers import Known, Readers
 from tidelog.engine.reading import STATUS, files_of, journal_of
 from tidelog.journal.files import Files
@@ -57,19 +58,21 @@ def _serve(
         notes=Files(str(home.path)),
         publish=_publish(home, files),
         persistent=definition.storage.persistent,
+        abandoned=Notices(connector.snapshot_settings(), home, definition.name).abandoned,
     )
     forgotten: list[Known] = []
     prepared = connector.prepare()
     start = readers.resume(readers.least(expiry_s, forgotten.append), prepared)
-    capture.start(start)
-    readers.announce(start)
+    note = readers.note() or json.dumps(connector.document(start, 0, 0))
+    capture.start(start, note)
+    readers.announce(start, note)
     try:
         while not stop.wait(_CHECK_S):
             capture.wait(capture.journal.end(), 0)
             least = readers.least(expiry_s, forgotten.append)
             if least is not None:
                 capture.acknowledge(least)
-                readers.announce(least)
+                readers.announce(least, capture.noted())
             watch(_with_warning(capture.status(), forgotten))
     finally:
         capture.stop()

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tidelog.contracts import Connector, Lag, Mixed, Portion, Status, Tail
-from tidelog.errors import ConfigError, TransientError
+from tidelog.errors import ConfigError, CorruptState, TransientError
 from tidelog.journal.buffer import Abandoned, Buffer
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
@@ -37,6 +37,10 @@ _FLUSH_S = 10.0
 _BACKOFF_S = (0.2, 0.5, 1, 2, 5, 10, 30)
 _IDLE_FILE = "idle.json"
 _KEPT_BYTES_MAX = 16 << 30
+_OPEN_BYTES_MAX = 1 << 30
+"""Arrow counts the bytes of a block with 32 bits."""
+_GIVEN_UP_S = 3600.0
+"""So long the status tells of a transaction that was given up; the notification stays."""
 
 
 class Capture:
@@ -50,7 +54,9 @@ class Capture:
         memory_bytes: int = 64 << 20,
         publish: Callable[[Status], None] = lambda _: None,
         persistent: bool = True,
+        abandoned: Callable[[Abandoned], None] = lambda _: None,
     ) -> None:
+        """`abandoned` hears of open transactions that were given up."""
         self.journal = journal
         self._connector = connector
         self._files = files
@@ -58,8 +64,9 @@ class Capture:
         self._notes = [files, notes] if notes is not None else [files]
         # The raw messages, their joined buffer, the blocks and the segment exist at the same time.
         self._portion_bytes = max(1 << 20, memory_bytes // 5)
-        self._open_bytes = max(1 << 20, memory_bytes // 2)
-        self._persistent = persistent
+        self._open_bytes = min(max(1 << 20, memory_bytes // 2), _OPEN_BYTES_MAX)
+        self._persistent = persistent and connector.scope() != ""
+        self._tell_abandoned = abandoned
         self._buffer: Buffer | None = None
         self._note: str | None = None
         self._publish = publish
@@ -67,14 +74,13 @@ class Capture:
         self._stopping = threading.Event()
         self._wanted = threading.Event()
         self._acknowledged = 0
-        self._first = 0
         self._told = 0
         self._seen = 0
         self._goal = 0
         self._events: Counter[str] = Counter()
         self._failure: BaseException | None = None
         self._lag_warning = ""
-        self._given_up = ""
+        self._given_up = ("", float("-inf"))
         self._thread = threading.Thread(target=self._run, name="tidelog-capture", daemon=True)
         self._due = {"status": 0.0, "lag": 0.0, "idle": 0.0, "ping": 0.0, "flush": 0.0}
 
@@ -82,7 +88,7 @@ class Capture:
 
     def start(self, position: int, note: str | None = None) -> None:
         """Serve everything from `position` on; `note` is what the connector has to know to read on from there."""
-        self._acknowledged, self._first, self._note = position, position, note
+        self._acknowledged, self._note = position, note
         self._from = self._open(position)
         self._thread.start()
 
@@ -111,6 +117,9 @@ class Capture:
     def acknowledge(self, position: int) -> None:
         """Everything before `position` is delivered for good."""
         if position > self._acknowledged:
+            with suppress(CorruptState):  # then an older note does: damage shows where records are read
+                # What is released takes its notes along: the last of them still counts.
+                self._note = self.journal.last_commit(position)[2] or self._note
             self._acknowledged = position
             self.journal.release(position)
             self._wanted.set()
@@ -123,6 +132,10 @@ class Capture:
 
     def status(self) -> Status:
         return self._now()
+
+    def noted(self) -> str | None:
+        """What the connector has to know to read on from what was acknowledged."""
+        return self._note
 
     def seen(self) -> int:
         """All that was committed when the log ended here is in the journal."""
@@ -155,7 +168,7 @@ class Capture:
         while not self._stopping.is_set():
             try:
                 if reopen:
-                    self._from = self._open(self._known())
+                    self._from = self._open(self._acknowledged)
                 self._session()
                 attempt = 0
             except (TransientError, OSError) as exc:
@@ -165,14 +178,6 @@ class Capture:
                 self._set(state="reconnecting", warning=str(exc))
                 self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
                 attempt, reopen = attempt + 1, True
-
-    def _known(self) -> int:
-        """Where a new session may start: at what was acknowledged meanwhile, if the journal has the note of that place
-        or its commits need none; else where the note stands that we began with."""
-        _, committed, newest = self.journal.last_commit(self.journal.end())
-        needless = self._note is None or (committed > 0 and newest is None)
-        noted = needless or self.journal.last_commit(self._acknowledged)[2] is not None
-        return self._acknowledged if noted else self._first
 
     def _open(self, position: int) -> int:
         """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
@@ -186,7 +191,7 @@ class Capture:
         buffer = self._opened()
         tail = self._connector.tail(
             start,
-            self.journal.tables(),
+            buffer.tables(self.journal.tables()),
             self._portion_bytes,
             note=self.journal.last_commit(self._from)[2] or self._note,
             kept=buffer.kept(),
@@ -197,6 +202,7 @@ class Capture:
             self._set(state="running", warning="")
             while not self._stopping.is_set():
                 self._step(tail)
+            self._flush(buffer)
         finally:
             tail.close()
 
@@ -210,6 +216,7 @@ class Capture:
             collections=self._connector.selection().transactions,
             limits=self._connector.limits(),
             persistent=self._persistent,
+            scope=self._connector.scope(),
         )
         self._buffer.sweep(self.journal.referred())
         return self._buffer
@@ -225,26 +232,35 @@ class Capture:
                 self._mixed(read)
             elif read is not None:
                 self._append(read)
+        if self._buffer is not None and self._is_due("flush", _FLUSH_S):
+            self._flush(self._buffer)
         self._confirm(tail)
         self._seen = tail.reached() if tail.quiet() else self._seen
         self._report()
 
     def _mixed(self, read: Mixed) -> None:
         assert self._buffer is not None
-        for portion in self._buffer.add(read):
-            self._append(portion)
-        if self._is_due("flush", _FLUSH_S) and self._persistent:
-            self._buffer.flush()
+        portions = self._buffer.add(read)
         for one in self._buffer.abandoned():
             self._abandon(one)
+        for portion in portions:
+            self._append(portion)
+
+    def _flush(self, buffer: Buffer) -> None:
+        """Keep what is open: a restart reads on from here."""
+        if self._persistent:
+            buffer.flush()
+            buffer.sweep(self.journal.referred())
 
     def _abandon(self, one: Abandoned) -> None:
-        """It is lost: whoever looks at the capture hears of it, and the log keeps it."""
-        self._given_up = (
+        """It is lost: whoever listens hears of it, the status tells it for a while, and the log keeps it."""
+        warning = (
             f"The transaction {one.xid:x} was given up, because {one.reason}: its changes are not delivered, even if "
             "it commits. Take a snapshot of its tables, and raise the limit if such transactions are usual."
         )
-        _LOG.warning(self._given_up)
+        self._given_up = warning, time.monotonic()
+        _LOG.warning(warning)
+        self._tell_abandoned(one)
 
     def _append(self, portion: Portion) -> None:
         self.journal.append(portion)
@@ -308,8 +324,12 @@ class Capture:
             events=dict(self._events),
             journal_bytes=self.journal.bytes(),
             updated_us=time.time_ns() // 1000,
-            warning=self._status.warning or self._given_up or self._lag_warning,
+            warning=" ".join(filter(None, (self._status.warning, self._lost(), self._lag_warning))),
         )
+
+    def _lost(self) -> str:
+        warning, since = self._given_up
+        return warning if time.monotonic() - since < _GIVEN_UP_S else ""
 
     def _lag_ms(self) -> int:
         committed = self.journal.oldest_pending(self._acknowledged)

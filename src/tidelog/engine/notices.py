@@ -1,4 +1,4 @@
-"""Telling how the snapshots go: notifications into the log, a file and the home, and progress for whoever watches."""
+"""Telling how it goes: notifications into the log, a file and the home, and progress for whoever watches."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tidelog.core.notifications import Notification
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.state import Entry, News, Snapshot
 from tidelog.engine.home import Home
+from tidelog.journal.buffer import Abandoned
 
 _LOG = logging.getLogger("tidelog.notifications")
 _KEPT_BYTES = 1 << 20
@@ -46,6 +47,15 @@ class Notices:
         for news in snapshot.news:
             self._publish(self._notification(news, now_s))
         _write(self._home.snapshot, self.progress(snapshot, now_s))
+
+    def abandoned(self, one: Abandoned) -> None:
+        """Of an open transaction that was given up."""
+        now_ms = time.time_ns() // 1_000_000
+        self._publish(
+            notifications.abandoned(
+                f"{one.xid:x}", one.reason, one.events, one.bytes, connector=self._name, timestamp_ms=now_ms
+            )
+        )
 
     def progress(self, snapshot: Snapshot, now_s: float) -> dict[str, Any]:
         tables = [self._of_entry(entry, now_s) for entry in snapshot.entries]

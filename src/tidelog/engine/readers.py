@@ -56,8 +56,14 @@ class Readers:
 
     # -- for the capture ---------------------------------------------------------------------------------------
 
-    def announce(self, position: int) -> None:
-        self._files.write(_START, json.dumps({"position": position}).encode())
+    def announce(self, position: int, note: str | None = None) -> None:
+        """`note` is what the connector has to know to read on from there."""
+        self._files.write(_START, json.dumps({"position": position, "note": note}).encode())
+
+    def note(self) -> str | None:
+        """Of the place that was announced last, or of an older one."""
+        text = self._files.read(_START)
+        return json.loads(text).get("note") if text else None
 
     def resume(self, least: int | None, prepared: int) -> int:
         """Where a capture goes on: at the least of the queries, else where it last told new ones to begin. A slot

@@ -278,6 +278,7 @@ class Reading:
             memory_bytes=storage.memory_bytes,
             publish=write_status(self._home.status),
             persistent=storage.persistent,
+            abandoned=self.snapshots.notices.abandoned,
         )
         self._capture.start(self._floor, start.note or _noted(start))
 

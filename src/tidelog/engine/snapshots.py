@@ -43,7 +43,7 @@ class Snapshots:
             self.settings.parallelism or max(1, parallelism - 1), self.settings.chunk_rows, self.settings.target_ms
         )
         self._channels = Channels(self.settings, home.signals)
-        self._notices = Notices(self.settings, home, name)
+        self.notices = Notices(self.settings, home, name)
         self._begun = False
         self._told = ""
 
@@ -90,7 +90,7 @@ class Snapshots:
         if digest == self._told:
             return
         self._told = digest
-        self._notices.tell(snapshot)
+        self.notices.tell(snapshot)
         self._channels.settle(snapshot.handled)
         self._stage.keep({e.name(c) for e in snapshot.entries for c in e.chunks})
         self._connector.release([e.export for e in snapshot.entries])

@@ -6,24 +6,24 @@ records go to disk once, each transaction's together, and stay there until the j
 to them. So a rollback costs nothing, a commit costs what the transaction itself is worth, however long it was open and
 whatever ran beside it, and memory does not depend on the largest transaction.
 
-Small transactions stay in memory however long they are open; each spill repeats them, so that it is complete: who
+Whoever has little in memory stays there, however long it is open; each spill repeats that, so that it is complete: who
 starts again with it reads on where it ended (`kept`), and who cannot begins with an empty buffer.
 
-Law: what `add` returned is in the journal before `add` or `flush` is called again. A spill says "everything up to here
-is kept", and would otherwise lose what lies between the two.
+Law: all that `add` returns is in the journal before `add` or `flush` is called again. A spill says "everything up to
+here is kept", and would otherwise lose what lies between the two.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tidelog.contracts import Block, Kept, Limits, Merging, Mixed, Portion
 from tidelog.journal import spill
 from tidelog.journal.files import Files
 from tidelog.journal.handover import Commit, Handover
-from tidelog.journal.sorting import Group, Part, Run, grouped, together
+from tidelog.journal.sorting import Group, Part, Run, Version, bundled, copied, grouped
 from tidelog.journal.spill import OpenState, Piece, State
 from tidelog.model.record import Mark
 from tidelog.model.schema import Table
@@ -31,8 +31,13 @@ from tidelog.model.schema import Table
 _COMMIT, _ROLLBACK = ord(Mark.COMMIT), ord(Mark.ROLLBACK)
 _PIECE_ROWS = 50_000
 """A piece is what one Spark partition reads at least."""
-_CARRY = 8
-"""The small transactions that are repeated in each spill have at most this part of the memory."""
+_CARRY = 16
+"""What is repeated in each spill has at most this part of the memory."""
+_TRICKLE = 8 << 10
+"""A transaction that is on disk adds to it there, unless it is hardly worth a file."""
+
+Pieces = dict[int, list[Piece]]
+"""By transaction."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,8 @@ class Open:
     held: int = 0
     """Bytes in memory."""
     by_table: dict[int, int] = field(default_factory=dict)
-    undone: bool = False
+    undos: int = 0
+    unwatched_us: int = 0
     merged: set[str] = field(default_factory=set)
     parts: list[Part] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
@@ -76,44 +82,59 @@ class Buffer:
         collections: bool = False,
         limits: Limits | None = None,
         persistent: bool = False,
+        scope: str = "",
         merging: Callable[[int], Merging] | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        """Transactions that commit before `start` are delivered already."""
+        """Transactions that commit before `start` are delivered already; `scope` tells what is captured."""
         self._files = files
         self._memory = memory_bytes
         self._start = start
         self._epoch = epoch
-        self._number = 0
         self._collections = collections
         self._limits = limits or Limits()
+        self._persistent = persistent
+        self._scope = scope
         self.merging = merging
         self._now_us = now_us
         self._open: dict[int, Open] = {}
         self._tables: dict[str, Table] = {}
-        self._given_up: set[int] = set()
-        self._told: list[Abandoned] = []
+        self._versions: dict[int, Table] = {}
+        self._given_up = {x: 0 for x, at in spill.given_up(files).items() if not at or at >= start}
+        """With the position of its commit, if that was read: whoever starts again may have to read it once more."""
+        self._lost: list[Abandoned] = []
         self._held = self._pinned = 0
         self._resume: int | None = None
+        self._flushed = True
+        files.discard_drafts(spill.FOLDER)
         self._spills = set(spill.paths(files))
+        self._number = spill.free_number(self._spills, epoch)
+        self._state_path = ""
+        self._spoken: set[str] = set()
         self._end = start
         self._restore(spill.restore(files) if persistent else None)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def add(self, mixed: Mixed) -> list[Portion]:
-        """Take in what was read; the transactions that ended in it, in commit order."""
+    def add(self, mixed: Mixed) -> Iterator[Portion]:
+        """Take in what was read; the transactions that ended in it, in commit order, each as it is asked for."""
         if self._pinned > self._memory:
             self.flush() if self._held > self._memory // 2 else self._compact(self._open)
-        self._tables |= {b.table.fingerprint: b.table for b in mixed.blocks if b.table is not None}
+        told = [block.table for block in mixed.blocks if block.table is not None]
+        self._tables |= {table.fingerprint: table for table in told}
+        self._versions |= {table.id: table for table in told}
         groups = grouped(mixed, self._continued)
         ended = [commit for group in groups if (commit := self._take(group, mixed)) is not None]
-        self._resume = mixed.resume
+        self._resume, self._flushed = mixed.resume, False
         self._give_up()
         ended.sort(key=lambda c: c.ordinal)
-        self._end = max([self._end, *(commit.end for commit in ended)])
+        return self._handed(ended)
+
+    def _handed(self, ended: Sequence[Commit]) -> Iterator[Portion]:
         handover = Handover(self._files, self._tables, self.merging, self._memory // 4, self._collections)
-        return list(handover.portions(ended))
+        for portion in handover.portions(ended):
+            yield portion
+            self._end = max(self._end, portion.end)
 
     def _continued(self, xids: Sequence[int]) -> list[Mapping[int, int]]:
         """What the numbering of records goes on from: -1 for the transaction, then its tables by their number."""
@@ -123,17 +144,19 @@ class Buffer:
     def _take(self, group: Group, mixed: Mixed) -> Commit | None:
         if group.begins:
             self._drop(group.xid)
-            self._given_up.discard(group.xid)
-        if group.xid in self._given_up:
-            if group.end:
-                self._given_up.discard(group.xid)
+            self._given_up.pop(group.xid, None)
+        if self._given_up.get(group.xid) == 0:
+            self._pass_by(group)
             return None
         if group.end == _ROLLBACK:
             self._drop(group.xid)
             return None
         if group.end == _COMMIT:
             return self._committed(group, mixed)
-        self._keep(group, mixed, self._open.setdefault(group.xid, self._fresh(group)))
+        one = self._open.get(group.xid)
+        if one is None:
+            one = self._open[group.xid] = self._fresh(group)
+        self._keep(group, mixed, one)
         return None
 
     def _fresh(self, group: Group) -> Open:
@@ -143,10 +166,12 @@ class Buffer:
         for part in group.parts:
             self._pin(one, part)
             one.bytes += part.bytes
-            one.undone |= part.undo
-            if part.table is not None:
-                one.merged |= {part.table.fingerprint} & mixed.merged
-                one.by_table[part.table.id] = one.by_table.get(part.table.id, 0) + part.count
+            one.undos += part.count if part.undo else 0
+            table = part.table
+            if table is not None:
+                one.by_table[table.id] = one.by_table.get(table.id, 0) + part.count
+                if table.fingerprint in mixed.merged:
+                    one.merged.add(table.fingerprint)
         one.events += group.events
 
     def _pin(self, one: Open, part: Part) -> None:
@@ -183,7 +208,7 @@ class Buffer:
             note=group.note,
             events=one.events,
             bytes=one.bytes,
-            undone=one.undone,
+            undone=one.undos > 0,
             merged=frozenset(one.merged),
             pieces=one.pieces,
             parts=one.parts,
@@ -204,42 +229,78 @@ class Buffer:
         for xid, one in list(self._open.items()):
             reason = _too_much(one, limits, now)
             if reason:
-                self._told.append(Abandoned(xid, one.begin, one.events, one.bytes, reason))
+                self._lost.append(Abandoned(xid, one.begin, one.events, one.bytes, reason))
                 self._drop(xid)
-                self._given_up.add(xid)
+                self._given_up[xid] = 0
+                spill.write_given_up(self._files, self._given_up)
+
+    def _pass_by(self, group: Group) -> None:
+        """A transaction that was given up, until its end."""
+        if group.end:
+            self._given_up[group.xid] = group.position if group.end == _COMMIT else 1
+            spill.write_given_up(self._files, self._given_up)
 
     def abandoned(self) -> list[Abandoned]:
         """The transactions that were given up since this was last asked."""
-        told, self._told = self._told, []
+        told, self._lost = self._lost, []
         return told
 
     # -- on disk -----------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Lay down what is open: durable when this returns. The large transactions leave memory."""
-        if self._resume is None:
+        """Whoever has much in memory leaves it. If the buffer is persistent, all that is open is on the disk when this
+        returns."""
+        if self._flushed:
             return
         small = self._small()
-        path = spill.name(self._epoch, self._number)
         large = [xid for xid in sorted(self._open) if xid not in small]
-        blocks, pieces = self._gather(path, large, 0)
-        carried_blocks, carried = self._gather(path, sorted(small), len(blocks))
-        spill.write(self._files, path, [*blocks, *carried_blocks], self._state(pieces, carried))
-        self._spills.add(path)
+        if large:
+            self._spill(large)
+        if self._persistent:
+            self._save(sorted(small))
+            self._files.sync(spill.FOLDER)
         self._number += 1
-        for xid in large:
+        self._flushed = True
+        self._compact(small)
+
+    def _save(self, carried: Sequence[int]) -> None:
+        """What the next start begins with."""
+        path = spill.name(self._epoch, self._number, state=True)
+        blocks, pieces = self._gather(path, carried)
+        self._write(path, blocks, self._told(self._state(self._open, {}, pieces)))
+        self._state_path, self._spoken = path, self._paths()
+        if any(self._given_up.values()):  # the next start reads on behind their ends
+            self._given_up = {xid: at for xid, at in self._given_up.items() if not at}
+            spill.write_given_up(self._files, self._given_up)
+
+    def _told(self, state: State) -> State:
+        versions = {table.fingerprint: table for table in self._versions.values()}
+        return replace(state, versions=tuple(versions), tables={**state.tables, **versions})
+
+    def _spill(self, xids: Sequence[int]) -> None:
+        """Records go to disk for good."""
+        path = spill.name(self._epoch, self._number)
+        blocks, pieces = self._gather(path, xids)
+        self._write(path, blocks, self._state(xids, pieces, {}))
+        for xid in xids:
             one = self._open[xid]
             self._unpin(one)
             one.pieces += pieces.get(xid, [])
             one.parts = []
-        self._compact(small)
+
+    def _write(self, path: str, blocks: Sequence[Block], state: State) -> None:
+        spill.write(self._files, path, blocks, state, durable=self._persistent)
+        self._spills.add(path)
+
+    def _paths(self) -> set[str]:
+        return {piece.path for one in self._open.values() for piece in one.pieces}
 
     def _small(self) -> set[int]:
-        """The transactions that stay in memory: the smallest, while they are few enough."""
+        """The transactions whose records stay in memory: those with the fewest there, while they are few enough."""
         small, taken = set(), 0
-        for xid in sorted(self._open, key=lambda x: self._open[x].bytes):
+        for xid in sorted(self._open, key=lambda x: self._open[x].held):
             one = self._open[xid]
-            if one.pieces:
+            if one.pieces and one.held > _TRICKLE:
                 continue
             taken += one.held
             if taken > self._memory // _CARRY:
@@ -247,27 +308,22 @@ class Buffer:
             small.add(xid)
         return small
 
-    def _gather(self, path: str, xids: Sequence[int], base: int) -> tuple[list[Block], dict[int, list[Piece]]]:
-        """One block for each table version, the transactions one after the other in it, and where each stands."""
-        by_version: dict[tuple[str | None, bool], list[tuple[int, Part]]] = {}
-        for xid in xids:
-            for part in self._open[xid].parts:
-                fingerprint = part.table.fingerprint if part.table is not None else None
-                by_version.setdefault((fingerprint, part.undo), []).append((xid, part))
+    def _gather(self, path: str, xids: Sequence[int]) -> tuple[list[Block], Pieces]:
+        """Blocks of one table version each, in them the transactions one after the other, and where each stands."""
         blocks: list[Block] = []
-        pieces: dict[int, list[Piece]] = {}
-        for (version, undo), parts in by_version.items():
-            rows = together([part for _, part in parts])
-            edges, owners = _edges(parts)
-            for (first, last), xid, found in zip(edges, owners, spill.ranges(rows, edges), strict=True):
-                piece = Piece(path, base + len(blocks), first, last, *found, version, undo)
+        pieces: Pieces = {}
+        for bundle in bundled((xid, part) for xid in xids for part in self._open[xid].parts):
+            version = bundle.table.fingerprint if bundle.table is not None else None
+            edges, owners = bundle.pieces(_PIECE_ROWS)
+            for (first, last), xid, found in zip(edges, owners, spill.ranges(bundle.rows, edges), strict=True):
+                piece = Piece(path, len(blocks), first, last, *found, version, bundle.undo)
                 pieces.setdefault(xid, []).append(piece)
-            blocks.append(Block(self._tables.get(version) if version else None, rows))
+            blocks.append(Block(bundle.table, bundle.rows))
         for found_pieces in pieces.values():
             found_pieces.sort(key=lambda p: p.ordinal)
         return blocks, pieces
 
-    def _state(self, pieces: Mapping[int, Sequence[Piece]], carried: Mapping[int, Sequence[Piece]]) -> State:
+    def _state(self, xids: Iterable[int], pieces: Pieces, carried: Pieces) -> State:
         assert self._resume is not None
         transactions = {
             xid: OpenState(
@@ -276,28 +332,30 @@ class Buffer:
                 events=one.events,
                 bytes=one.bytes,
                 by_table=one.by_table,
-                undone=one.undone,
+                undos=one.undos,
+                unwatched_us=one.unwatched_us,
                 merged=tuple(sorted(one.merged)),
                 pieces=tuple(pieces.get(xid, ())),
                 carried=tuple(carried.get(xid, ())),
             )
-            for xid, one in self._open.items()
+            for xid, one in ((xid, self._open[xid]) for xid in xids)
         }
         used = {p.table for found in (*pieces.values(), *carried.values()) for p in found}
         tables = {k: t for k, t in self._tables.items() if k in used}
-        return State(self._resume, self._end, transactions, tuple(self._given_up), tables)
+        return State(self._resume, self._end, transactions, tables, scope=self._scope, saved_us=self._now_us())
 
     def _compact(self, xids: Iterable[int]) -> None:
         """Let go the runs that these transactions lie in: their own records are a part of them."""
-        by_version: dict[tuple[Table | None, bool], list[tuple[Open, Part]]] = {}
+        by_version: dict[Version, list[tuple[Open, Part]]] = {}
         for xid in xids:
             one = self._open[xid]
             self._unpin(one)
             for part in one.parts:
-                by_version.setdefault((part.table, part.undo), []).append((one, part))
+                by_version.setdefault(part.version, []).append((one, part))
             one.parts = []
-        for (table, undo), parts in by_version.items():
-            rows = together([part for _, part in parts])
+        for parts in by_version.values():
+            table, undo = parts[0][1].table, parts[0][1].undo
+            rows = copied([part for _, part in parts])
             run, at = Run(sum(part.weight for _, part in parts)), 0
             for one, part in parts:
                 first, at = at, at + part.count
@@ -306,24 +364,38 @@ class Buffer:
     # -- starting again ----------------------------------------------------------------------------------------
 
     def _restore(self, state: State | None) -> None:
-        if state is None or state.end > self._start:
+        if state is None or state.end > self._start or state.scope != self._scope:
             return
-        self._resume, self._given_up, self._tables = state.resume, set(state.abandoned), dict(state.tables)
+        self._resume, self._tables = state.resume, dict(state.tables)
+        self._versions = {self._tables[f].id: self._tables[f] for f in state.versions}
+        unwatched_us, reader = max(0, self._now_us() - state.saved_us), spill.Reader(self._files)
         for xid, was in state.open.items():
-            one = Open(was.begin, was.since_us, was.events, was.bytes, 0, dict(was.by_table), was.undone)
-            one.merged, one.pieces = set(was.merged), list(was.pieces)
-            for piece in was.carried:
-                table = self._tables[piece.table] if piece.table else None
-                part = Part.of(spill.read(self._files, piece), table, undo=piece.undo)
-                part.run = Run(part.weight)
-                self._pin(one, part)
-            self._open[xid] = one
+            if xid not in self._given_up:
+                self._open[xid] = self._reopened(was, unwatched_us, reader)
+        self._state_path = max(filter(spill.is_state, self._spills))
+        self._spoken = self._paths()
+
+    def _reopened(self, was: OpenState, unwatched_us: int, reader: spill.Reader) -> Open:
+        one = Open(was.begin, was.since_us, was.events, was.bytes, 0, dict(was.by_table), was.undos)
+        one.unwatched_us = was.unwatched_us + unwatched_us
+        one.merged, one.pieces = set(was.merged), list(was.pieces)
+        for piece in was.carried:
+            table = self._tables[piece.table] if piece.table else None
+            part = Part.of(reader.read(piece), table, undo=piece.undo)
+            part.run = Run(part.weight)
+            self._pin(one, part)
+        return one
 
     def kept(self) -> Kept | None:
         """What need not be read again; None when nothing was kept."""
         if self._resume is None:
             return None
-        return Kept(self._resume, {xid: one.begin for xid, one in self._open.items()})
+        return Kept(self._resume, self.open(), frozenset(xid for xid, at in self._given_up.items() if not at))
+
+    def tables(self, journal: Iterable[Table]) -> list[Table]:
+        """The tables as they were where the reading goes on: what was read after the journal's last word wins, and
+        what the journal has learnt since then will be read again."""
+        return list({**{table.id: table for table in journal}, **self._versions}.values())
 
     def open(self) -> dict[int, int]:
         """The open transactions, each with the place where it begins."""
@@ -335,36 +407,15 @@ class Buffer:
 
     def sweep(self, referred: Collection[str]) -> None:
         """Delete the spills that nobody needs: neither the journal's segments, nor an open transaction, nor the next
-        start."""
-        used = {p.path for one in self._open.values() for p in one.pieces} | set(referred)
-        newest = max(self._spills, default=None)
-        for path in [p for p in self._spills if p not in used and p != newest]:
+        start, which begins with the last state and all that it speaks of."""
+        used = self._paths() | self._spoken | {self._state_path} | set(referred)
+        for path in self._spills - used:
             self._files.delete(path)
             self._spills.discard(path)
 
-    def clear(self) -> None:
-        """Forget everything that is open: it will be read again."""
-        self._open, self._held, self._pinned, self._resume, self._given_up = {}, 0, 0, None, set()
-
-
-def _edges(parts: Sequence[tuple[int, Part]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Where each transaction's rows stand when the parts follow each other, in pieces of bounded size."""
-    edges: list[tuple[int, int]] = []
-    owners: list[int] = []
-    at = 0
-    for xid, part in parts:
-        first, at = at, at + part.count
-        if owners and owners[-1] == xid:
-            first = edges.pop()[0]
-            owners.pop()
-        for low in range(first, at, _PIECE_ROWS):
-            edges.append((low, min(low + _PIECE_ROWS, at)))
-            owners.append(xid)
-    return edges, owners
-
 
 def _too_much(one: Open, limits: Limits, now_us: int) -> str:
-    age_s = (now_us - one.since_us) / 1e6
+    age_s = (now_us - one.since_us - one.unwatched_us) / 1e6
     if limits.age_s and age_s > limits.age_s:
         return f"it was open for {age_s:.0f} s"
     if limits.events and one.events > limits.events:

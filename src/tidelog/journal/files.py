@@ -64,8 +64,8 @@ class Files:
 
     @contextmanager
     def create(self, name: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:
-        """A file that gets its name when it is complete. `durable`: then it is on the disk, not only on its way there;
-        an object store has it anyway."""
+        """A file that gets its name when it is complete. `durable`: then it is on the disk, not only on its way there,
+        and its name is after a `sync` of the folder; an object store has both anyway."""
         system, final = self._place[0], self.path(name)
         if isinstance(system, fs.LocalFileSystem):
             Path(final).parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +76,11 @@ class Files:
             _sync(target)
         if target != final:
             system.move(target, final)
+
+    def sync(self, folder: str) -> None:
+        """The names in a folder are on the disk, too."""
+        if self.local:
+            _sync(self.path(folder))
 
     def read(self, name: str) -> bytes | None:
         """The file's content; None when there is no such file."""
@@ -89,6 +94,12 @@ class Files:
         if self.local:
             return pa.memory_map(self.path(name))
         return self._place[0].open_input_file(self.path(name))
+
+    def discard_drafts(self, folder: str) -> None:
+        """Delete what a writer that died has left unfinished."""
+        if self.local:
+            for draft in Path(self.path(folder)).glob("*.tmp"):
+                draft.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         try:

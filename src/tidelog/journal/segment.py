@@ -291,4 +291,5 @@ def _from_json(text: bytes, checksum: int) -> SegmentInfo:
 
 
 def _sized(info: SegmentInfo, size: int) -> SegmentInfo:
-    return replace(info, size=size)
+    """With what it takes of the disk: also in other files."""
+    return replace(info, size=size + sum(block.bytes for block in info.blocks if block.path))

@@ -6,7 +6,7 @@ touches. A transaction that ends and begins again in one reading (ids of our own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,12 @@ _BEGIN, _UNDO, _UNDO_ALL = ord(Mark.BEGIN), ord(Mark.UNDO), ord(Mark.UNDO_ALL)
 _ENDS = [ord(Mark.COMMIT), ord(Mark.ROLLBACK)]
 _ROW_BYTES = 64
 """What a record takes beside its payload."""
+_TINY_ROWS = 16
+_MOSTLY = 0.75
+
+
+Version = tuple[str | None, bool]
+"""Which records lie together: of one version of a table, or what takes some back."""
 
 
 @dataclass(slots=True)
@@ -56,6 +62,10 @@ class Part:
         return self.last - self.first
 
     @property
+    def version(self) -> Version:
+        return (self.table.fingerprint if self.table is not None else None, self.undo)
+
+    @property
     def records(self) -> pa.RecordBatch:
         return self.rows.slice(self.first, self.last - self.first)
 
@@ -64,19 +74,101 @@ def together(parts: Sequence[Part]) -> pa.RecordBatch:
     """The records of many parts, one after the other: copied at once, because parts may be tiny."""
     if len(parts) == 1:
         return parts[0].records
-    bases: dict[int, tuple[int, pa.RecordBatch]] = {}
-    total = 0
-    for part in parts:
-        if id(part.rows) not in bases:
-            bases[id(part.rows)] = (total, part.rows)
-            total += part.rows.num_rows
-    firsts = np.array([bases[id(p.rows)][0] + p.first for p in parts], np.int64)
-    counts = np.array([p.last - p.first for p in parts], np.int64)
+    by_run: dict[int, list[int]] = {}
+    for i, part in enumerate(parts):
+        by_run.setdefault(id(part.rows), []).append(i)
+    firsts, lasts = (np.array([getattr(p, name) for p in parts], np.int64) for name in ("first", "last"))
+    counts, at = lasts - firsts, np.empty(len(parts), np.int64)
+    taken, total = [], 0
+    for mine in by_run.values():
+        at[mine] = total + np.cumsum(counts[mine]) - counts[mine]
+        total += int(counts[mine].sum())
+        taken.append(_taken(parts[mine[0]].rows, _stretched(firsts[mine], counts[mine])))
+    return _taken(pa.concat_batches(taken), _stretched(at, counts))
+
+
+def _stretched(firsts: Ints, counts: Ints) -> Ints:
+    """The numbers of all rows of stretches that begin there and have so many."""
     ends = np.cumsum(counts)
-    wanted = np.repeat(firsts - ends + counts, counts) + np.arange(ends[-1])
-    everything = pa.concat_batches([rows for _, rows in bases.values()])
-    whole = len(wanted) == total and bool((wanted[1:] > wanted[:-1]).all())
-    return everything if whole else everything.take(pa.array(wanted))
+    return np.repeat(firsts - ends + counts, counts) + np.arange(ends[-1])
+
+
+def _taken(rows: pa.RecordBatch, wanted: Ints) -> pa.RecordBatch:
+    """These rows; a copy only if they are not all of them in their own order."""
+    whole = len(wanted) == rows.num_rows and bool((wanted[1:] > wanted[:-1]).all())
+    return rows if whole else rows.take(pa.array(wanted))
+
+
+def copied(parts: Sequence[Part]) -> pa.RecordBatch:
+    """As `together`, but never a view of something larger."""
+    rows = together(parts)
+    alone = len(parts) == 1 and parts[0].count < parts[0].rows.num_rows
+    return rows.take(pa.array(np.arange(len(rows)))) if alone else rows
+
+
+Owned = tuple[int, Part]
+"""A part, and whose it is."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Records of one table version that are laid down together: the transactions one after the other."""
+
+    table: Table | None
+    undo: bool
+    rows: pa.RecordBatch
+    stretches: Sequence[tuple[int, int, int]]
+    """Of a transaction the first row, and the one behind its last."""
+
+    def pieces(self, most: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """Rows of at most so many, and whose they are; neighbours of one transaction are one piece."""
+        edges: list[tuple[int, int]] = []
+        owners: list[int] = []
+        for xid, begin, end in self.stretches:
+            first = begin
+            if owners and owners[-1] == xid and edges[-1][1] == begin:
+                first = edges.pop()[0]
+                owners.pop()
+            for low in range(first, end, most):
+                edges.append((low, min(low + most, end)))
+                owners.append(xid)
+        return edges, owners
+
+
+def bundled(parts: Iterable[Owned]) -> Iterator[Bundle]:
+    """What comes by transaction, by table version: its runs as they lie in memory, if most of them is still needed and
+    their parts are not tiny, because then nothing is copied; else all in one bundle. Never both: the records of a
+    transaction would be out of order."""
+    versions: dict[Version, list[Owned]] = {}
+    for owned in parts:
+        versions.setdefault(owned[1].version, []).append(owned)
+    for found in versions.values():
+        runs: dict[int, list[Owned]] = {}
+        for owned in found:
+            runs.setdefault(id(owned[1].rows), []).append(owned)
+        if _are_alive(runs.values()):
+            yield from map(_as_it_lies, runs.values())
+        else:
+            yield _gathered(found)
+
+
+def _are_alive(runs: Collection[Sequence[Owned]]) -> bool:
+    wanted = sum(part.count for parts in runs for _, part in parts)
+    there = sum(parts[0][1].rows.num_rows for parts in runs)
+    return wanted >= _MOSTLY * there and wanted >= _TINY_ROWS * sum(map(len, runs))
+
+
+def _as_it_lies(parts: Sequence[Owned]) -> Bundle:
+    stretches = sorted(((xid, part.first, part.last) for xid, part in parts), key=lambda s: s[1])
+    one = parts[0][1]
+    return Bundle(one.table, one.undo, one.rows, stretches)
+
+
+def _gathered(parts: Sequence[Owned]) -> Bundle:
+    ends = np.cumsum([part.count for _, part in parts]).tolist()
+    stretches = [(xid, end - part.count, end) for (xid, part), end in zip(parts, ends, strict=True)]
+    one = parts[0][1]
+    return Bundle(one.table, one.undo, together([part for _, part in parts]), stretches)
 
 
 def payload_bytes(rows: pa.RecordBatch) -> int:
@@ -117,7 +209,7 @@ class _Sorted:
         ordinals = np.concatenate([batch.column("ordinal").to_numpy() for batch in batches])
         codes = np.zeros(len(xids), np.uint8)
         codes[self.records :] = marks.column("kind").to_numpy()
-        self.order = np.lexsort((ordinals, xids))
+        self.order = _order(xids, ordinals)
         self.xids, self.codes = xids[self.order], codes[self.order]
         self.fresh = np.concatenate([[True], self.xids[1:] != self.xids[:-1]])
         ends = np.isin(self.codes, _ENDS)
@@ -125,8 +217,14 @@ class _Sorted:
         self.group = np.cumsum(cuts) - 1
         self.firsts = np.flatnonzero(cuts)
         self.lasts = np.concatenate([self.firsts[1:], [len(self.xids)]]) - 1
-        self.place = np.empty(len(self.order), np.int64)
-        self.place[self.order] = np.arange(len(self.order))
+        owners = np.repeat(np.arange(len(self.sizes), dtype=np.uint16), self.sizes)
+        self._by_batch = np.argsort(owners[self.order], kind="stable")
+
+    def of(self, batch: int) -> tuple[Ints, Ints]:
+        """Where a block's records stand here, or the marks (-1), and which row each of them is, in this order."""
+        start = sum(self.sizes[:batch] if batch >= 0 else self.sizes[:-1])
+        places = self._by_batch[start : start + self.sizes[batch]]
+        return places, self.order[places] - start
 
     def numbered(self, bases: Ints) -> Ints:
         """Each record's ordinal in its transaction; of a mark, how many records come before it."""
@@ -137,6 +235,18 @@ class _Sorted:
 
     def counts(self) -> Ints:
         return np.bincount(self.group[self.codes == 0], minlength=len(self.firsts))
+
+
+def _order(xids: Ints, ordinals: Ints) -> Ints:
+    """By transaction, then by ordinal. Small numbers are sorted in linear time: transactions are counted for it."""
+    seen = pa.array(xids).dictionary_encode()
+    few = len(seen.dictionary) <= np.iinfo(np.uint16).max
+    numbers = seen.indices.to_numpy().astype(np.uint16 if few else np.int64)
+    if bool((ordinals[1:] > ordinals[:-1]).all()):
+        return np.argsort(numbers, kind="stable")
+    in_turn = np.argsort(ordinals, kind="stable")
+    order: Ints = in_turn[np.argsort(numbers[in_turn], kind="stable")]
+    return order
 
 
 def grouped(mixed: Mixed, continued: Callable[[Sequence[int]], Sequence[Mapping[int, int]]]) -> list[Group]:
@@ -155,11 +265,9 @@ def grouped(mixed: Mixed, continued: Callable[[Sequence[int]], Sequence[Mapping[
     groups = _groups(found, mixed, xids, begins)
     for group, events in zip(groups, found.counts().tolist(), strict=True):
         group.events = events
-    start = 0
-    for block, size in zip(mixed.blocks, found.sizes, strict=False):
-        if size:
-            _share(block, found, ordinals, slice(start, start + size), groups, counts)
-        start += size
+    for i, block in enumerate(mixed.blocks):
+        if block.records.num_rows:
+            _share(block, found, ordinals, i, groups, counts)
     _share_undo(mixed.marks, found, ordinals, groups)
     return groups
 
@@ -189,14 +297,12 @@ def _share(
     block: Block,
     found: _Sorted,
     ordinals: Ints,
-    mine: slice,
+    batch: int,
     groups: Sequence[Group],
     counts: Sequence[dict[int, int]],
 ) -> None:
     """Give each transaction its records of a block."""
-    places = found.place[mine]
-    order = np.argsort(places, kind="stable")
-    places = places[order]
+    places, order = found.of(batch)
     edges, owners = _edges(found.group[places])
     sizes = np.diff(edges)
     number = block.table.id if block.table is not None else -2
@@ -221,12 +327,11 @@ def _numbered(records: pa.RecordBatch, order: Ints, ordinals: Ints, within: Ints
 
 def _share_undo(marks: pa.RecordBatch, found: _Sorted, ordinals: Ints, groups: Sequence[Group]) -> None:
     kinds = marks.column("kind").to_numpy()
-    which = np.flatnonzero((kinds == _UNDO) | (kinds == _UNDO_ALL))
-    if not len(which):
+    undo = (kinds == _UNDO) | (kinds == _UNDO_ALL)
+    if not undo.any():
         return
-    places = found.place[found.records + which]
-    order = np.argsort(places, kind="stable")
-    places, which = places[order], which[order]
+    places, which = found.of(-1)
+    places, which = places[undo[which]], which[undo[which]]
     n, zeros = len(which), pa.array(np.zeros(len(which), np.int64))
     columns = {
         "position": pa.array(marks.column("key").to_numpy()[which]),

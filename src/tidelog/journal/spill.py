@@ -1,16 +1,18 @@
 """What is on disk of transactions that are still open.
 
 A spill is an Arrow IPC file of `RECORDS`: one block for each table version, its rows ordered by transaction, so that
-every transaction has one range in it. The file's description lists the ranges, each with a checksum, and the
-state of all open transactions at that moment, so a restart knows all from the spills alone. Until their commit comes,
-records say the key by which they can be undone where a committed record says its position.
+every transaction has one range in it. The file's description lists the ranges, each with a checksum. There are two
+kinds: one has records for good, and stays as long as somebody needs them; the other, the *state*, has all that is known
+of the open transactions at that moment, with the records that are still in memory, and gives way to the next one. So a
+restart knows all from the spills alone. Until their commit comes, records say the key by which they can be undone where
+a committed record says its position.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -23,17 +25,20 @@ from tidelog.errors import CorruptState
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "open"
+_GIVEN_UP = f"{FOLDER}/given-up.json"
+_RECORDS, _STATE = ".arrow", ".state.arrow"
 _KEY = b"tidelog"
 _SUM = b"tidelog.checksum"
 UNREADABLE = (pa.ArrowException, OSError, LookupError, ValueError, TypeError, MemoryError)
 """What Arrow and JSON have to say of damaged bytes."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Piece:
-    """A range of a spill's block, of one transaction; `undo`: not records, but what takes records back."""
+    """A range of a spill's block, of one transaction; `undo`: not records, but what takes records back. There are many
+    of them: freezing them would cost more than making them."""
 
     path: str
     index: int
@@ -50,7 +55,7 @@ class Piece:
         return Extent(table, self.path, self.index, self.first, self.last, self.ordinal, self.bytes, self.checksum)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class OpenState:
     """What is known of an open transaction beside its records."""
 
@@ -59,12 +64,23 @@ class OpenState:
     events: int
     bytes: int
     by_table: Mapping[int, int] = field(default_factory=dict)
-    undone: bool = False
     merged: tuple[str, ...] = ()
+    undos: int = 0
+    """How many marks take records of it back."""
+    unwatched_us: int = 0
+    """How long nobody read the log since then: that is no age of its own."""
     pieces: tuple[Piece, ...] = ()
     """What a spill has of it for good."""
     carried: tuple[Piece, ...] = ()
     """What a spill repeats of it, although it stays in memory."""
+
+    def is_whole(self) -> bool:
+        counts = {undo: sum(p.last - p.first for p in self.everything if p.undo is undo) for undo in (False, True)}
+        return counts == {False: self.events, True: self.undos}
+
+    @property
+    def everything(self) -> tuple[Piece, ...]:
+        return (*self.pieces, *self.carried)
 
     @property
     def life(self) -> tuple[int, int]:
@@ -78,48 +94,80 @@ class State:
     end: int
     """How far the journal was: if it is not any more, what committed between the two has to be read again."""
     open: Mapping[int, OpenState]
-    abandoned: tuple[int, ...]
     tables: Mapping[str, Table]
+    versions: tuple[str, ...] = ()
+    """Fingerprints of the tables as the log had last told them."""
+    scope: str = ""
+    """What was captured: under other filters, an open transaction would lack records."""
+    saved_us: int = 0
 
 
-def name(epoch: int, number: int) -> str:
-    return f"{FOLDER}/{epoch:08d}-{number:010d}.arrow"
+def name(epoch: int, number: int, *, state: bool = False) -> str:
+    return f"{FOLDER}/{epoch:08d}-{number:010d}{_STATE if state else _RECORDS}"
 
 
-def write(files: Files, path: str, blocks: Sequence[Block], state: State) -> None:
-    """It is on the disk when this returns."""
+def free_number(paths: Iterable[str], epoch: int) -> int:
+    """The first one that no file of this epoch has."""
+    mine = [path.partition("-")[2] for path in paths if path.startswith(f"{FOLDER}/{epoch:08d}-")]
+    return max((int(rest.partition(".")[0]) + 1 for rest in mine), default=0)
+
+
+def is_state(path: str) -> bool:
+    return path.endswith(_STATE)
+
+
+def write(files: Files, path: str, blocks: Sequence[Block], state: State, *, durable: bool) -> None:
     text = _to_json(state)
     schema = RECORDS.with_metadata({_KEY: text, _SUM: str(zlib.crc32(text)).encode()})
-    with files.create(path, durable=True) as out, pa.ipc.new_file(out, schema) as writer:
+    with files.create(path, durable=durable) as out, pa.ipc.new_file(out, schema) as writer:
         for block in blocks:
             writer.write_batch(block.records)
 
 
 def paths(files: Files) -> list[str]:
-    """All spills, the newest last."""
+    """All spills, in the order of their writing."""
     return [f"{FOLDER}/{name}" for name in files.names(FOLDER) if name.endswith(".arrow")]
 
 
 def restore(files: Files) -> State | None:
-    """What was open when the last spill was written, as far as everything it speaks of can be read."""
-    found = [_describe(files, path) for path in paths(files)]
-    if not found or found[-1] is None:
+    """What was open when the last spill was written; None unless all that it speaks of is there, and intact."""
+    states = [path for path in paths(files) if is_state(path)]
+    last = _describe(files, states[-1]) if states else None
+    if last is None:
         return None
-    last = found[-1]
+    found = [_describe(files, path) for path in paths(files) if path < states[-1] and not is_state(path)]
     pieces: dict[int, list[Piece]] = {}
-    for state in filter(None, found):
-        for xid, one in state.open.items():
+    for spilled in filter(None, found):
+        for xid, one in spilled.open.items():
             if xid in last.open and one.life == last.open[xid].life:
                 pieces.setdefault(xid, []).extend(one.pieces)
     whole = {xid: replace(one, pieces=tuple(pieces.get(xid, ()))) for xid, one in last.open.items()}
-    lost = any(
-        sum(p.last - p.first for p in (*one.pieces, *one.carried) if not p.undo) != one.events for one in whole.values()
-    )
-    return (
-        None
-        if lost
-        else replace(last, open=whole, tables={k: t for s in found if s is not None for k, t in s.tables.items()})
-    )
+    if not all(one.is_whole() for one in whole.values()) or not _intact(files, whole.values()):
+        return None
+    tables = {k: t for spilled in (*found, last) if spilled is not None for k, t in spilled.tables.items()}
+    return replace(last, open=whole, tables=tables)
+
+
+def _intact(files: Files, transactions: Iterable[OpenState]) -> bool:
+    reader = Reader(files)
+    try:
+        for piece in (piece for one in transactions for piece in one.everything):
+            reader.read(piece)
+    except CorruptState:
+        return False
+    return True
+
+
+def given_up(files: Files) -> dict[int, int]:
+    """The transactions that were given up, with the position of their commit; 0 while their end has not come."""
+    text = files.read(_GIVEN_UP)
+    return {int(xid): int(position) for xid, position in json.loads(text or b"{}").items()}
+
+
+def write_given_up(files: Files, xids: Mapping[int, int]) -> None:
+    with files.create(_GIVEN_UP, durable=True) as out:
+        out.write(json.dumps(dict(xids)).encode())
+    files.sync(FOLDER)
 
 
 def _describe(files: Files, path: str) -> State | None:
@@ -183,14 +231,16 @@ def stamped(rows: pa.RecordBatch, position: int, committed: int) -> pa.RecordBat
 
 def ranges(rows: pa.RecordBatch, edges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """For each row range its first ordinal, its bytes and its checksum."""
-    columns = [rows.column(c).to_numpy() for c in ("position", "ordinal", "table_ordinal", "xid", "lsn", "op")]
     ends, data = _payload(rows)
-    sizes = np.diff(ends)
+    names = ("ordinal", "position", "table_ordinal", "xid", "lsn", "op")
+    numbers = np.stack([*(rows.column(name).to_numpy() for name in names), np.diff(ends)], axis=1, dtype=np.int64)
+    origins = rows.column("origin")
+    named = origins.null_count < len(origins)
     for first, last in edges:
-        low, high, value = int(ends[first]), int(ends[last]), 0
-        for column in (*columns, sizes):
-            value = zlib.crc32(column[first:last], value)
-        yield int(columns[1][first]), high - low, zlib.crc32(data[low:high], value)
+        low, high, value = int(ends[first]), int(ends[last]), zlib.crc32(numbers[first:last].data)
+        if named and any(own := origins.slice(first, last - first).to_pylist()):
+            value = zlib.crc32(json.dumps(own).encode(), value)
+        yield int(numbers[first, 0]), high - low, zlib.crc32(data[low:high], value)
 
 
 def checksum(rows: pa.RecordBatch) -> int:
@@ -210,13 +260,14 @@ _HEALS = "Start again: the journal drops what is damaged and reads it from the d
 def _to_json(state: State) -> bytes:
     tables = {k: t.to_json() for k, t in state.tables.items()}
     transactions = {xid: _packed(one) for xid, one in state.open.items()}
-    places = {"format": FORMAT, "resume": state.resume, "end": state.end}
-    return json.dumps({**places, "open": transactions, "abandoned": state.abandoned, "tables": tables}).encode()
+    places = {"format": FORMAT, "resume": state.resume, "end": state.end, "scope": state.scope, "us": state.saved_us}
+    return json.dumps({**places, "open": transactions, "tables": tables, "versions": state.versions}).encode()
 
 
 def _packed(one: OpenState) -> list[Any]:
+    counts = [one.events, one.bytes, one.by_table, one.undos, one.unwatched_us]
     pieces = [[_listed(p) for p in group] for group in (one.pieces, one.carried)]
-    return [one.begin, one.since_us, one.events, one.bytes, one.by_table, one.undone, one.merged, *pieces]
+    return [one.begin, one.since_us, *counts, one.merged, *pieces]
 
 
 def _listed(p: Piece) -> list[Any]:
@@ -224,10 +275,10 @@ def _listed(p: Piece) -> list[Any]:
 
 
 def _unpacked(raw: list[Any]) -> OpenState:
-    begin, since_us, events, size, by_table, undone, merged, pieces, carried = raw
+    begin, since_us, events, size, by_table, undos, unwatched_us, merged, pieces, carried = raw
     counts = {int(k): int(v) for k, v in by_table.items()}
     kept, repeated = (tuple(Piece(*p) for p in group) for group in (pieces, carried))
-    return OpenState(begin, since_us, events, size, counts, undone, tuple(merged), kept, repeated)
+    return OpenState(begin, since_us, events, size, counts, tuple(merged), undos, unwatched_us, kept, repeated)
 
 
 def _from_json(text: bytes, total: int) -> State:
@@ -240,6 +291,8 @@ def _from_json(text: bytes, total: int) -> State:
         resume=int(raw["resume"]),
         end=int(raw["end"]),
         open={int(xid): _unpacked(one) for xid, one in raw["open"].items()},
-        abandoned=tuple(raw["abandoned"]),
         tables={k: Table.from_json(t) for k, t in raw["tables"].items()},
+        versions=tuple(raw["versions"]),
+        scope=raw["scope"],
+        saved_us=int(raw["us"]),
     )

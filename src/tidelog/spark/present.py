@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.contracts import Connector, TableChanges
+from tidelog.contracts import Connector, TableChanges, Watermark
 from tidelog.errors import TransientError
 from tidelog.model.schema import Table
 
@@ -39,6 +39,9 @@ class Present:
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
         self._await()
         return self._connector.read_keys(table, columns, keys)
+
+    def horizon(self) -> Watermark:
+        return self._connector.horizon()
 
     def _await(self) -> None:
         told = [_transactions(rows) for changes in self._tables for _, rows in changes.rows]

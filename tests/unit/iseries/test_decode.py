@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.iseries.records import Field, image, nulls
-from tidelog.connectors.iseries import payload
+from tests.iseries.records import Field, floating, image, nulls
+from tidelog.connectors.iseries import decfloat, payload, types
 from tidelog.connectors.iseries.catalog import _column
 from tidelog.connectors.iseries.decode import IseriesDecoder
 from tidelog.connectors.iseries.entries import Entry
 from tidelog.contracts import RECORDS, Decoded
 from tidelog.errors import UnsupportedChange
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection
 
 FIELDS = (
@@ -46,6 +46,9 @@ FIELDS = (
     Field("RAW", "BINARY", 3, nullable=True),
     Field("VRAW", "VARBIN", 5, nullable=True),
     Field("BITS", "CHAR", 2, ccsid=65535, nullable=True),
+    Field("FLAG", "BOOLEAN", 1, nullable=True),
+    Field("DF16", "DECFLOAT", 8, nullable=True),
+    Field("DF34", "DECFLOAT", 16, nullable=True),
 )
 TABLE = Table(1, "SHOP", "ALL_TYPES", tuple(_column(*f.described()) for f in FIELDS), ("ID",), old_image="full")
 ROW: tuple[Any, ...] = (
@@ -72,6 +75,9 @@ ROW: tuple[Any, ...] = (
     b"\0\xff\x10",
     b"",
     b"\x01\x02",
+    True,
+    "-98.0123456789",
+    "9.999999999999999999999999999999999E+6144",
 )
 NOTHING = (0, *(None for _ in FIELDS[1:]))
 PLAIN = Selection(topic_prefix="ibmi", connector="db2as400", database="ibmi")
@@ -136,7 +142,8 @@ def test_every_type_comes_back() -> None:
         st.tuples(
             st.none() | st.decimals(-99999, 99999, places=2, allow_nan=False),
             st.none() | st.decimals(-9999, 9999, places=1, allow_nan=False),
-            st.none() | st.text(st.characters(codec="cp273", exclude_categories=["Cc"]), max_size=12),
+            st.none()
+            | st.text(st.characters(codec="cp273", exclude_categories=["Cc"], exclude_characters="‾"), max_size=12),
             st.none() | st.binary(max_size=5),
             st.none() | st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)),
         ),
@@ -154,6 +161,40 @@ def test_values_of_all_kinds_come_back(rows: list[tuple[Any, ...]]) -> None:
             row[place] = value
     records = block(*(("c", payload.pack(entry("PT", tuple(row)))) for row in whole))
     assert [values(row) for row in typed(records).rows.to_pylist()] == [tuple(row) for row in whole]
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False).filter(lambda d: len(d.as_tuple().digits) <= 16))
+def test_decimal_floating_point_keeps_every_digit(value: Decimal) -> None:
+    for size, least, most in ((8, -398, 369), (16, -6176, 6111)):
+        sign, digits, exponent = value.as_tuple()
+        fitting = Decimal((sign, digits, max(least, min(most, int(exponent)))))
+        assert Decimal(decfloat.text(floating(fitting, size))) == fitting
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("A2300000000003D0", "-7.5"),
+        ("2238000000000001", "1"),
+        ("77FCFF3FCFF3FCFF", "9.999999999999999E+384"),
+        ("A20780000000000000000000000003D0", "-7.5"),
+        ("7800000000000000", "Infinity"),
+        ("FC00000000000000", "-NaN"),
+    ],
+)
+def test_decimal_floating_point_as_ieee_shows_it(raw: str, text: str) -> None:
+    assert decfloat.text(bytes.fromhex(raw)) == text
+
+
+@pytest.mark.parametrize("zeros", ["7.5", "7.50", "75E-1", "0.0750E2"])
+def test_one_value_of_decimal_floating_point_has_one_text(zeros: str) -> None:
+    column = Column("D", "DECFLOAT", 8)
+    assert decfloat.text(floating(Decimal(zeros), 8)) == "7.5"
+    assert types.canonical(pa.array([zeros, None]), column).to_pylist() == ["7.5", None]
+
+
+def test_what_the_table_says_of_truth_is_what_the_journal_says() -> None:
+    assert types.canonical(pa.array(["TRUE", "false", None]), Column("B", "BOOLEAN")).to_pylist() == ["t", "f", None]
 
 
 def test_what_was_not_recorded_is_unchanged() -> None:
@@ -175,10 +216,19 @@ def _damaged() -> dict[str, bytes]:
     packed = whole[:14] + b"\xaa" + whole[15:]
     place = 4 + 2 + 8 + 4 + 4 + 2 + 20 + 5 + 4 + 8 + 6
     length = whole[:place] + b"\xff\xff" + whole[place + 2 :]
-    return {"too short": whole[:-1], "too long": whole + b"\0", "digits": packed, "length": length}
+    truth = whole[:-25] + b"\x01" + whole[-24:]
+    padded = whole.ljust(16_000, b"\0")
+    return {
+        "too short": whole[:-1],
+        "too long": whole + b"\0",
+        "padded": padded,
+        "digits": packed,
+        "length": length,
+        "truth": truth,
+    }
 
 
-@pytest.mark.parametrize("what", ["too short", "too long", "digits", "length"])
+@pytest.mark.parametrize("what", ["too short", "too long", "padded", "digits", "length", "truth"])
 def test_a_damaged_record_never_becomes_a_row(what: str) -> None:
     bad = payload.pack(entry("PT", ROW, _damaged()[what]))
     records = block(("c", payload.pack(entry("PT", ROW))), ("c", bad), ("c", b"short"))

@@ -16,6 +16,7 @@ from tidelog.connectors.oracle import check, client
 from tidelog.contracts import Finding
 
 Serve = Callable[..., Server]
+PRIVILEGES = ("LOGMINING", "SELECT ANY TRANSACTION", "SET CONTAINER", "CREATE SESSION")
 View = Callable[[str, Callable[..., list[tuple[Any, ...]]]], None]
 
 
@@ -32,7 +33,7 @@ def view(monkeypatch: pytest.MonkeyPatch) -> View:
 
 @pytest.fixture
 def server(serve: Serve, view: View) -> Server:
-    view("SESSION_PRIVS", lambda *_: [("LOGMINING",), ("SET CONTAINER",), ("CREATE SESSION",)])
+    view("SESSION_PRIVS", lambda *_: [(name,) for name in PRIVILEGES])
     view("V$LOG", lambda *rows: [(*row[:3], 1 << 30, *row[4:]) for row in rows])
     found = serve()
     found.database.create("INV", "ORDERS", [Column("ID", "NUMBER", precision=9, scale=0, nullable=False)], ["ID"])
@@ -74,8 +75,31 @@ def test_missing_grants_are_written_out(server: Server, view: View) -> None:
     cure = told("error")["user c##tide"].cure
     for grant in ("GRANT LOGMINING", "GRANT SET CONTAINER", "EXECUTE ON DBMS_LOGMNR TO", "SELECT ON V_$THREAD TO"):
         assert grant in cure
+    assert "GRANT SELECT ANY TRANSACTION" in cure
     assert "V_$LOG " not in cure
-    assert cure.count("CONTAINER=ALL") == 4
+    assert cure.count("CONTAINER=ALL") == 5
+
+
+@pytest.mark.parametrize(
+    ("threads", "view_name", "grant"),
+    [
+        (1, "V$LOGMNR_CONTENTS", "GRANT SELECT ON V_$LOGMNR_CONTENTS TO c##tide"),
+        (2, "GV$TRANSACTION", "GRANT SELECT ON GV_$TRANSACTION TO c##tide"),
+    ],
+)
+def test_views_that_only_mining_or_a_cluster_asks(
+    serve: Serve, view: View, threads: int, view_name: str, grant: str
+) -> None:
+    view("SESSION_PRIVS", lambda *_: [(name,) for name in PRIVILEGES])
+    server = serve(threads=threads)
+    assert "user c##tide" not in told("error")
+
+    def refusing(statement: str) -> None:
+        if f"FROM {view_name}" in statement:
+            raise refuse(942, "table or view does not exist")
+
+    server.before = refusing
+    assert grant in told("error")["user c##tide"].cure
 
 
 def database(**changed: str) -> Callable[..., list[tuple[Any, ...]]]:
@@ -135,6 +159,21 @@ def test_tables_that_can_be_captured_but_not_well(server: Server, view: View) ->
     assert "lob.enabled" in cures
     assert "ADD PRIMARY KEY" in cures
     assert "lob.enabled" not in " ".join(f.cure for f in check.findings(settings(lob_enabled="true")))
+
+
+def test_bytes_of_blocks_are_not_read_in_every_database(server: Server, view: View) -> None:
+    assert server
+    assert "log.mining.strategy" not in told("warning", log_mining_strategy="hybrid")
+    view("DATABASE_PROPERTIES", lambda *_: [("DBTIMEZONE", "Europe/Vienna")])
+    assert "Europe/Vienna" in told("warning", log_mining_strategy="hybrid")["log.mining.strategy"].meaning
+    view("NLS_DATABASE_PARAMETERS", lambda *_: [("NLS_CHARACTERSET", "WE8ISO8859P1")])
+    assert "WE8ISO8859P1" in told("warning", log_mining_strategy="hybrid")["log.mining.strategy"].meaning
+    assert "log.mining.strategy" not in told("warning")
+
+
+def test_a_private_redo_thread_is_told(server: Server) -> None:
+    server.database.redo.threads[1].enabled = "PRIVATE"
+    assert "ENABLE PUBLIC THREAD 1" in told("warning")["redo thread 1"].cure
 
 
 def test_a_table_that_may_not_be_read_as_of_an_scn(server: Server) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from tests.oracle.driver import Server, cut
+from tests.oracle.literals import Column
 from tests.unit.oracle.conftest import settings
 from tidelog.connectors.oracle import client, queries
 from tidelog.connectors.oracle.client import Session, as_reader
 from tidelog.connectors.oracle.faults import ConnectionLost
 from tidelog.connectors.oracle.queries import Statement
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, UnsupportedChange
 
 Serve = Callable[..., Server]
 
@@ -100,4 +101,33 @@ def test_the_driver_is_asked_for_a_plain_connection(monkeypatch: pytest.MonkeyPa
     assert asked["dsn"] == "localhost:1600/FREE"
     assert asked["user"] == "c##tide"
     assert made.call_timeout == 7000
-    assert made.outputtypehandler is not None
+
+
+def test_redo_sql_comes_as_bytes(serve: Serve) -> None:
+    """Some of it is no UTF-8, and a statement may go on in the middle of a character."""
+    server = serve()
+    table = server.database.create("INV", "T", [Column("ID", "NUMBER", 22, 10, 0, False)], ["ID"])
+    work = server.database.begin(1)
+    for sql in (b"caf\xe9", "é" * 3000):
+        server.database.write(work, 1, table, sql=sql)
+    work.commit()
+    with Session(settings()) as session:
+        session.execute(queries.add_logfile("/u02/redo/thread1_group2.log"))
+        session.execute(queries.start_logmnr(settings(), None, None, committed=False))
+        asked = "SELECT SQL_REDO FROM V$LOGMNR_CONTENTS WHERE OPERATION_CODE = 1"
+        found = [sql for (sql,) in session.query(asked)]
+        assert found[0] == b"caf\xe9"
+        assert b"".join(found[1:]).decode() == "é" * 3000
+
+
+def test_a_text_that_is_no_utf_8_is_told(serve: Serve) -> None:
+    server = serve()
+
+    def damaged(_: str) -> None:
+        b"caf\xe9".decode()
+
+    with Session(settings()) as session:
+        server.before = damaged
+        with pytest.raises(UnsupportedChange, match="no valid UTF-8"):
+            session.query("SELECT DUMMY FROM DUAL")
+        server.before = lambda _: None

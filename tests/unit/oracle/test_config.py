@@ -26,7 +26,32 @@ def test_a_name_is_declared_once() -> None:
 
 def test_a_jdbc_url_leads_to_the_same_place() -> None:
     assert settings(database_url="jdbc:oracle:thin:@//db:1521/FREE").dsn == "db:1521/FREE"
+    assert settings(database_url="@(DESCRIPTION=(ADDRESS=(HOST=h)))").dsn == "(DESCRIPTION=(ADDRESS=(HOST=h)))"
     assert settings().dsn == "localhost:1521/FREE"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:oracle:thin:scott/tiger@//h:1521/s",
+        "jdbc:oracle:oci:scott/tiger@h",
+        "scott/ti@ger@h:1521/s",
+        "tcps://h:1521/s?wallet_password=tiger",
+    ],
+)
+def test_a_password_in_the_url_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"database\.url") as told:
+        settings(database_url=url)
+    assert "tiger" not in f"{told.value} {told.value.hint}"
+    assert "database.password" in told.value.hint
+
+
+def test_the_signal_table_may_name_its_database() -> None:
+    for written in ("INV.SIGNALS", "FREEPDB1.INV.SIGNALS", "freepdb1.INV.SIGNALS"):
+        assert settings(signal_data_collection=written).snapshot.signal_table == "INV.SIGNALS"
+    assert settings(signal_data_collection="FREE.I.S", database_pdb_name="").snapshot.signal_table == "I.S"
+    with pytest.raises(ConfigError, match="FREEPDB1 is captured"):
+        settings(signal_data_collection="OTHER.INV.SIGNALS")
 
 
 def test_times_are_seconds() -> None:
@@ -41,6 +66,7 @@ def test_times_are_seconds() -> None:
         ({"log.mining.clientid.include.list": "A", "log.mining.track.client.id": "false"}, r"track\.client\.id"),
         ({"log.mining.strategy": "dictionary_from_file"}, r"path\.dictionary"),
         ({"log.mining.query.filter.mode": "in", "table.include.list": r"INV\.O.*"}, "regular expression"),
+        ({"log.mining.query.filter.mode": "regex", "table.include.list": "A" * 509}, "longer than 512 bytes"),
         ({"skipped.operations": "c,x"}, r"skipped\.operations"),
         ({"database.connection.adapter": "xstream"}, "xstream"),
     ],

@@ -124,3 +124,4 @@ def test_a_masked_key_tells_rows_no_more_apart(make: Make) -> None:
 
 def test_given_up_transactions_have_an_age(make: Make) -> None:
     assert make(log_mining_transaction_retention_ms="60000").limits().age_s == 60
+    assert make(log_mining_buffer_transaction_events_threshold="9").limits().events == 9

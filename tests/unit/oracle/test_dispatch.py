@@ -62,7 +62,9 @@ def told(code: int = queries.INSERT, table: str | None = "ORDERS", **columns: An
         "THREAD#": 1,
         "DATA_OBJ#": known.get(table or "", 0),
     }
-    return tuple({**row_, **columns}.get(name) for name in NAMES)
+    told = {**row_, **columns}
+    told["SQL_REDO"] = told["SQL_REDO"].encode() if isinstance(told["SQL_REDO"], str) else told["SQL_REDO"]
+    return tuple(told.get(name) for name in NAMES)
 
 
 def rows(*fetched: tuple[Any, ...]) -> Rows:

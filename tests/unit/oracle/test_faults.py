@@ -18,6 +18,7 @@ from tidelog.errors import ConfigError, TidelogError, TransientError
         ("ORA-01284: file /a cannot be opened\nORA-00308: cannot open archived log '/a'", faults.LogMissing),
         ("ORA-00310: archived log contains sequence 9; sequence 7 required", faults.LogReused),
         ("ORA-01307: no LogMiner session is currently active\nORA-06512: at line 1", faults.SessionGone),
+        ("ORA-01280: Fatal LogMiner Error.", faults.MiningFailed),
         ("ORA-01281: SCN range specified is invalid", faults.RangeInvalid),
         ("ORA-01371: Complete LogMiner dictionary not found", faults.DictionaryMissing),
         ("ORA-08181: specified number is not a valid system change number", faults.ScnUnknown),

@@ -41,6 +41,12 @@ def test_logs_of_all_threads_are_found(serve: Serve, clock: Clock) -> None:
     assert [(f.thread, f.sequence, f.archived) for f in found] == [(1, 11, False), (2, 21, True), (2, 22, False)]
 
 
+def test_a_group_that_was_never_used_is_not_the_oldest_log(serve: Serve) -> None:
+    server = serve()
+    with Session(settings()) as session:
+        assert gathering.oldest(session, settings()) == server.database.redo.threads[1].logs[0].first
+
+
 def test_a_late_archive_is_looked_for_again_after_a_while(serve: Serve, clock: Clock) -> None:
     server, looking = serve(), Gathering(settings(), clock)
     start = server.database.scn

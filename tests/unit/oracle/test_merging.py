@@ -65,6 +65,10 @@ def write(text: str, at: int = 1, row: str = ROW) -> Told:
     return told(10, f" buf_c := '{text}'; \n  dbms_lob.write(loc_c, {len(text)}, {at}, buf_c);\n", row)
 
 
+def trim(amount: int, row: str = ROW) -> Told:
+    return told(11, f" dbms_lob.trim(loc_c, {amount});\n", row)
+
+
 def undo(code: int, row: str = ROW) -> Told:
     return told(code, 'delete from "S"."T";', row, UNDO)
 
@@ -108,7 +112,7 @@ def test_pieces_join_the_insert() -> None:
 
 
 def test_pieces_join_the_update_and_keep_what_it_set() -> None:
-    found = merged(update("\"NAME\" = 'm'"), told(9, locator()[3].replace("= 'n'", "= 'm'")), write("abc"))
+    found = merged(update("\"NAME\" = 'm'"), told(9, locator()[3].replace("= 'n'", "= 'm'")), write("abc"), trim(3))
     assert len(found) == 1
     change = found[0][1]
     assert change.before is not None
@@ -117,9 +121,26 @@ def test_pieces_join_the_update_and_keep_what_it_set() -> None:
 
 
 def test_a_value_alone_is_an_update() -> None:
-    found = merged(locator(), write("abc"))
-    assert [c.op for _, c in found] == [Op.UPDATE]
-    assert after(found) == ["abc"]
+    for rows in ([write("abc"), trim(3)], [trim(0), write("abc")], [trim(0), locator(), write("abc")]):
+        found = merged(locator(), *rows)
+        assert [c.op for _, c in found] == [Op.UPDATE]
+        assert after(found) == ["abc"]
+    assert after(merged(locator(), trim(0))) == ["EMPTY_CLOB()"]
+    assert after(merged(locator(), write("abcdef"), write("xy", 3), trim(4))) == ["abxy"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[write("abc")], [write("abc", 5)], [write("abc"), trim(9)], [write("abc"), write("x", 9), trim(9)], [trim(3)]],
+)
+def test_a_part_of_a_value_that_is_not_known_is_not_the_value(
+    rows: list[Told], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody says what else is in it: the target keeps what it has, and the log says so."""
+    found = merged(locator(), *rows)
+    assert after(found) == [UNAVAILABLE]
+    assert "C was changed in place" in caplog.text
+    assert after(merged(insert(clob="'0123456789'"), locator(), *rows)) != [UNAVAILABLE]
 
 
 def test_a_locator_that_writes_nothing_is_no_change() -> None:
@@ -170,8 +191,13 @@ def test_oracle_splits_an_insert_whose_row_id_comes_later() -> None:
 
 
 def test_a_value_that_is_written_anew_is_another_change() -> None:
-    found = merged(insert(), locator(), write("long ago"), locator(), write("new"))
-    assert [(n, c.op, c.after["C"]) for n, c in found if c.after] == [(0, Op.CREATE, "long ago"), (3, Op.UPDATE, "new")]
+    def told(*rows: Told) -> list[tuple[int, Op, Any]]:
+        found = merged(insert(), locator(), write("long ago"), locator(), *rows)
+        return [(n, c.op, c.after["C"]) for n, c in found if c.after]
+
+    for rows in ([write("new"), trim(3)], [trim(0), write("new")]):
+        assert told(*rows) == [(0, Op.CREATE, "long ago"), (3, Op.UPDATE, "new")]
+    assert told(write("new")) == [(0, Op.CREATE, "long ago"), (3, Op.UPDATE, "newg ago")]
 
 
 def test_a_value_may_be_begun_again_to_go_on() -> None:
@@ -287,3 +313,16 @@ def test_schema_changes_pass() -> None:
     fed = Block(TABLE, pa.record_batch(columns, schema=rows.records.schema))
     found = [*merging.feed(fed), *merging.close()]
     assert [chr(op) for b in found for op in b.records.column("op").to_pylist()] == ["c", "s", "u"]
+
+
+def test_statements_that_are_no_utf_8_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged piece leaves its value unknown; a damaged change passes as it came, and decoding says so."""
+    damaged = b" buf_c := 'caf\xe9'; \n  dbms_lob.write(loc_c, 4, 1, buf_c);\n"
+    with caplog.at_level(logging.WARNING):
+        found = merged(insert(), locator(), (10, 0, ROW, damaged))  # type: ignore[arg-type]
+    assert after(found) == [UNAVAILABLE]
+    assert "no valid UTF-8" in caplog.text
+    change = insert()[3].encode().replace(b"'n'", b"'\xe9'")
+    merging = RowMerging()
+    (passed,) = [*merging.feed(block([(1, 0, ROW, change)])), *merging.close()]  # type: ignore[list-item]
+    assert payload.unpack(passed.records.column("payload")).sql.to_pylist() == [change]

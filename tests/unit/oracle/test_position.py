@@ -33,6 +33,19 @@ def test_an_older_note_lists_nothing_of_the_place() -> None:
     assert [commits.place(1, 10, xid) for xid in (A, B)] == [None, 10 * 4096 + 1]
 
 
+def test_an_older_note_of_the_same_scn_lists_some_of_the_place() -> None:
+    commits = Commits(10 * 4096 + 2, scn.parse("10:1:0a00140000000001"))
+    assert [commits.place(t, 10, xid) for t, xid in ((1, A), (2, B), (1, C))] == [None, None, 10 * 4096 + 2]
+    assert commits.commit_scn() == "10:1:0a00140000000001-0a00140000000003,10:2:0a00140000000002"
+    commits.again()
+    assert [commits.place(t, 10, xid) for t, xid in ((1, A), (2, B), (1, C))] == [None] * 3
+
+
+def test_a_thread_that_is_ahead_lists_nothing_of_the_place() -> None:
+    commits = Commits(10 * 4096 + 2, scn.parse("12:1:0a00140000000009,10:2:0a00140000000002"))
+    assert [commits.place(t, 10, xid) for t, xid in ((1, A), (2, B), (2, C))] == [None, None, 10 * 4096 + 2]
+
+
 def test_each_redo_thread_has_its_own_mark() -> None:
     commits = Commits(90 * 4096, scn.parse("100:1:0a00140000000001,90:2:0a00140000000002"))
     assert commits.place(1, 95, C) is None

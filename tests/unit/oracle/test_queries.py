@@ -19,7 +19,7 @@ def test_ranges() -> None:
     assert mixed.binds == {"low": 10, "high": 20, "pdb": "FREEPDB1"}
     committed = queries.contents_unbuffered(settings(), 10, 20)
     assert "COMMIT_SCN >= :low AND COMMIT_SCN < :high" in committed.sql
-    assert "COMMIT_SCN IS NULL AND OPERATION_CODE IN (5, 6)" in committed.sql
+    assert "COMMIT_SCN IS NULL AND OPERATION_CODE IN (5, 6, 34)" in committed.sql
 
 
 def test_a_database_without_containers_has_no_container() -> None:
@@ -45,17 +45,31 @@ def test_tables_are_filtered_by_names_or_expressions_or_not_at_all() -> None:
 
     assert "INV" not in where("none")
     assert "SEG_OWNER || '.' || TABLE_NAME IN ('INV.A', 'INV.B')" in where("in")
-    assert r"REGEXP_LIKE(SEG_OWNER || '.' || TABLE_NAME, '^(INV\.A|INV\.O''B)$', 'c')" in where(
-        "regex", r"INV\.A,INV\.O'B"
-    )
-    assert "NOT REGEXP_LIKE(SEG_OWNER, '^(SYS.*)$', 'c')" in where("regex")
+    name = "SEG_OWNER || '.' || TABLE_NAME"
+    either = rf"(REGEXP_LIKE({name}, '^(INV\.A)$', 'c') OR REGEXP_LIKE({name}, '^(INV\.O''B)$', 'c'))"
+    assert either in where("regex", r"INV\.A,INV\.O'B")
+    assert "NOT (REGEXP_LIKE(SEG_OWNER, '^(SYS.*)$', 'c'))" in where("regex")
     assert "= 'INV.SIGNALS'" in where("regex")
     assert "TABLE_NAME LIKE 'OBJ#%'" in where("in")
 
 
+def test_lists_are_asked_in_portions() -> None:
+    """A list has at most a thousand entries, and a pattern at most 512 bytes."""
+    many = ",".join(f"INV.T{n}" for n in range(1001))
+    named = settings(log_mining_query_filter_mode="in", table_include_list=many)
+    sql = queries.contents_buffered(named, 1, 2).sql
+    assert ", 'INV.T999') OR SEG_OWNER || '.' || TABLE_NAME IN ('INV.T1000')" in sql
+    without = settings(log_mining_query_filter_mode="in", table_exclude_list=many)
+    assert "NOT (SEG_OWNER || '.' || TABLE_NAME IN ('INV.T0', " in queries.contents_buffered(without, 1, 2).sql
+    matched = settings(log_mining_query_filter_mode="regex", table_include_list=many)
+    assert queries.contents_buffered(matched, 1, 2).sql.count("REGEXP_LIKE") == 1001
+    users = settings(log_mining_username_exclude_list=",".join(f"U{n}" for n in range(1001)))
+    assert ", 'U999') OR UPPER(USERNAME) IN ('U1000')" in queries.contents_buffered(users, 1, 2).sql
+
+
 def test_accounts_are_filtered_but_the_unknown_stay() -> None:
     sql = queries.contents_buffered(settings(log_mining_username_exclude_list="batch"), 1, 2).sql
-    assert "(USERNAME IS NULL OR USERNAME = 'UNKNOWN' OR UPPER(USERNAME) NOT IN ('BATCH'))" in sql
+    assert "(USERNAME IS NULL OR USERNAME = 'UNKNOWN' OR NOT (UPPER(USERNAME) IN ('BATCH')))" in sql
 
 
 @pytest.mark.parametrize(

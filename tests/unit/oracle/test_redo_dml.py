@@ -25,6 +25,15 @@ def test_an_update_keeps_what_it_does_not_set() -> None:
     assert found.after == {"ID": "1", "NAME": None, "DOC": UNAVAILABLE}
 
 
+def test_columns_of_oracles_own_are_no_columns() -> None:
+    sql = """insert into "S"."T"("ID","SYS_NC00002$","NAME","ORA_ARCHIVE_STATE") values ('1','x','a','0');"""
+    assert dml.parse(sql, TABLE).after == {"ID": "1", "NAME": "a", "DOC": None}
+    sql = """update "S"."T" set "NAME" = 'b' where "ID" = '1' and "SYS_STSJC$" IS NULL;"""
+    assert dml.parse(sql, TABLE).before == {"ID": "1", "NAME": None, "DOC": UNAVAILABLE}
+    made = Table(1, "S", "T", (Column("ID", "NUMBER"), Column("SYS_MINE$", "VARCHAR2")))
+    assert dml.parse("""insert into "S"."T"("SYS_MINE$") values ('x');""", made).after == {"ID": None, "SYS_MINE$": "x"}
+
+
 def test_a_large_object_that_is_set_is_known_even_if_null() -> None:
     found = dml.parse("""update "S"."T" set "DOC" = NULL where "ID" = '1'""", TABLE)
     assert found.before is not None

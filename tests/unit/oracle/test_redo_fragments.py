@@ -120,6 +120,14 @@ def test_without_pieces_a_value_stays() -> None:
         assert lobs.written(value, []) == value
 
 
-def test_a_piece_in_the_middle_of_the_unknown_is_unknown() -> None:
+def test_a_piece_of_the_unknown_leaves_it_unknown() -> None:
     assert lobs.written(UNAVAILABLE, [Piece("x", 1, 5)]) is UNAVAILABLE
-    assert lobs.written(UNAVAILABLE, [Piece("abc", 3, 0), Piece("d", 1, 3)]) == "abcd"
+    assert lobs.written(UNAVAILABLE, [Piece("abc", 3, 0), Piece("d", 1, 3)]) is UNAVAILABLE
+    assert lobs.written(UNAVAILABLE, [Piece("abc", 3), Piece("d", 1)]) == "abcd"  # a string is written as a whole
+
+
+def test_pieces_may_tell_the_beginning() -> None:
+    pieces = [Piece("abc", 3, 0), Piece("d", 1, 3)]
+    assert lobs.beginning(pieces, 4) == "abcd"
+    assert lobs.beginning(pieces, 5) is UNAVAILABLE
+    assert lobs.beginning([Piece("abc", 3, 0), Piece("d", 1, 4)], 3) is UNAVAILABLE

@@ -13,8 +13,9 @@ from tests.oracle.literals import Column
 from tests.unit.oracle.conftest import Clock, settings
 from tidelog.connectors.oracle import queries
 from tidelog.connectors.oracle.config import Config
-from tidelog.connectors.oracle.faults import ConnectionLost, LogMissing, LogReused
+from tidelog.connectors.oracle.faults import ConnectionLost, LogMissing, LogReused, MiningFailed
 from tidelog.connectors.oracle.session import Miner, Window
+from tidelog.errors import PositionLost
 
 Serve = Callable[..., Server]
 
@@ -161,29 +162,31 @@ def test_a_reused_log_ends_the_result_and_twice_is_an_error(serve: Serve) -> Non
         read(miner, config, window)
 
 
-def test_a_session_that_does_not_start_is_tried_five_times(serve: Serve) -> None:
+@pytest.mark.parametrize(("number", "kind"), [(1291, LogMissing), (1280, MiningFailed)])
+def test_a_session_that_does_not_start_is_tried_five_times(serve: Serve, number: int, kind: type[Exception]) -> None:
     server = serve()
     orders, start = table(server), server.database.scn
     change(server, orders, range(2))
     said, miner = Said(server), Miner(settings())
 
-    def missing() -> None:
-        raise refuse(1291, "missing log file")
+    def refused() -> None:
+        raise refuse(number, "no")
 
-    said.then["START_LOGMNR"] = missing
+    said.then["START_LOGMNR"] = refused
     for _ in range(5):
         assert miner.window(start, start) is None
-    with pytest.raises(LogMissing):
+    assert said.count("ADD_LOGFILE") == 5
+    with pytest.raises(kind):
         miner.window(start, start)
     said.then.clear()
     assert miner.window(start, start) is not None
 
 
-def test_a_range_that_the_log_does_not_have_yet_is_nothing(serve: Serve) -> None:
+def test_a_range_that_is_refused_for_long_is_told(serve: Serve, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     server = serve()
     orders, start = table(server), server.database.scn
     change(server, orders, range(2))
-    said, miner = Said(server), Miner(settings())
+    said, miner = Said(server), Miner(settings(), clock=clock)
 
     def invalid() -> None:
         raise refuse(1281, "SCN range specified is invalid")
@@ -191,6 +194,32 @@ def test_a_range_that_the_log_does_not_have_yet_is_nothing(serve: Serve) -> None
     said.then["START_LOGMNR"] = invalid
     for _ in range(9):
         assert miner.window(start, start) is None
+    assert not caplog.records
+    for _ in range(3):
+        clock.now += 31
+        assert miner.window(start, start) is None
+    (warning,) = caplog.records
+    assert f"from {start} to" in warning.getMessage()
+    clock.now += 600
+    with pytest.raises(PositionLost, match="ORA-01281"):
+        miner.window(start, start)
+
+
+def test_a_range_that_is_there_at_last_is_forgiven(serve: Serve, clock: Clock) -> None:
+    server = serve()
+    orders, start = table(server), server.database.scn
+    change(server, orders, range(2))
+    said, miner = Said(server), Miner(settings(), clock=clock)
+
+    def invalid() -> None:
+        raise refuse(1281, "SCN range specified is invalid")
+
+    for _ in range(3):
+        said.then["START_LOGMNR"] = invalid
+        clock.now += 500
+        assert miner.window(start, start) is None
+        said.then.clear()
+        assert miner.window(start, start) is not None
 
 
 def test_a_lost_connection_is_an_error_and_the_next_pass_has_another(serve: Serve) -> None:
@@ -228,6 +257,21 @@ def test_a_dictionary_is_built_only_where_none_lies_in_the_range(serve: Serve) -
     other = Miner(config)
     assert other.window(start, start) is not None
     assert said.count("DBMS_LOGMNR_D.BUILD") == 1
+
+
+def test_the_dictionary_is_in_the_session_wherever_it_lies(serve: Serve) -> None:
+    server = serve()
+    orders, start = table(server), server.database.scn
+    for n in range(3):
+        change(server, orders, range(n, n + 1))
+        server.database.redo.switch(1)
+    server.database.build_dictionary()
+    archive(server)
+    settle(server)
+    config = settings(log_mining_strategy="redo_log_catalog", log_mining_log_count_min="1")
+    said, miner = Said(server), Miner(config)
+    assert miner.window(start, start) is not None
+    assert said.count("DBMS_LOGMNR_D.BUILD") == 0
 
 
 def test_few_files_come_with_a_near_end_and_more_files_when_nothing_ends(serve: Serve) -> None:

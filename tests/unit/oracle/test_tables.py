@@ -69,6 +69,14 @@ def test_tables_have_columns_and_keys(serve: Serve) -> None:
     assert tables.by_object(5) is None
 
 
+def test_invisible_columns_are_columns_but_those_of_the_system_are_not(serve: Serve) -> None:
+    own = Described("SYS_NC00002$", "RAW", 16, system=True)
+    shadow = Described("SHADOW", "NUMBER", precision=9, scale=0, hidden=True)
+    serve().database.create("INV", "ORDERS", [ORDERS[0], shadow, own, ORDERS[1]], ["ID"])
+    (table,) = Tables(settings(schema_include_list="INV")).captured()
+    assert [c.name for c in table.columns] == ["ID", "NAME", "SHADOW"]
+
+
 def test_the_table_of_signals_is_not_delivered(serve: Serve) -> None:
     fill(serve())
     tables = Tables(settings(signal_data_collection="INV.EVENTS"))

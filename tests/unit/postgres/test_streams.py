@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.unit.postgres import wire_messages as wire
 
 from tidelog.connectors.postgres import check, position
-from tidelog.connectors.postgres.streams import Streams, forgotten
+from tidelog.connectors.postgres.streams import Streams
 from tidelog.connectors.postgres.turns import Turns, worth
 from tidelog.connectors.postgres.versions import Versions, draft
 from tidelog.connectors.postgres.wire import Relation, parse_relation
@@ -591,12 +591,6 @@ def test_what_is_no_pgoutput_is_refused() -> None:
         framer().frame(told_of(wire.stream_start(9, False)))
     with pytest.raises(CorruptState, match="commits that never began"):
         framer().frame(told_of(wire.stream_commit(9, 0x400, 0x430, CLOCK)))
-
-
-def test_what_an_earlier_session_left_open_is_forgotten() -> None:
-    reading = forgotten({12, 9}, 0x400)
-    marks = [(m["ordinal"], m["xid"], Mark(chr(m["kind"]))) for m in reading.marks.to_pylist()]
-    assert (marks, reading.blocks, reading.resume) == ([(0, 9, Mark.ROLLBACK), (1, 12, Mark.ROLLBACK)], (), 0x400)
 
 
 def test_a_server_that_cannot_stream_is_told_of() -> None:

@@ -6,7 +6,7 @@ entries use, and of which we make a number. SQL names are what people see.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -77,11 +77,15 @@ def identity(library: str, file: str) -> int:
 
 
 class Catalog:
-    def __init__(self, session: Asked, selection: Selection, signals: str = "") -> None:
-        """`signals` is the table of signals, which is read whatever the selection says."""
+    def __init__(
+        self, session: Asked, selection: Selection, signals: str = "", ccsids: Mapping[int, int] | None = None
+    ) -> None:
+        """`signals` is the table of signals, which is read whatever the selection says. `ccsids` says in which set
+        columns of another are read."""
         self._session = session
         self._selection = selection
         self._signals = signals
+        self._ccsids = ccsids or {}
 
     def takes(self, schema: str, name: str) -> bool:
         return f"{schema}.{name}" == self._signals or self._selection.has_table(schema, name)
@@ -122,7 +126,7 @@ class Catalog:
         journal: tuple[str, str] | None = None,
         images: str = "",
     ) -> File:
-        columns = tuple(_column(*row) for row in self._session.query(COLUMNS, [library, file]))
+        columns = tuple(_column(*row, ccsids=self._ccsids) for row in self._session.query(COLUMNS, [library, file]))
         key = self._key(schema, name, columns)
         table = Table(identity(library, file), schema, name, columns, key, old_image="full")
         return File(table, library, file, journal, images)
@@ -150,7 +154,8 @@ def _column(
     nullable: str,
     ccsid: int | None,
     fraction: int | None,
+    *,
+    ccsids: Mapping[int, int] | None = None,
 ) -> Column:
-    kind = types.name(data_type, int(length), ccsid)
-    packed = types.modifier(kind, int(length), scale, ccsid, fraction)
+    kind, packed = types.described(data_type, int(length), scale, ccsid, fraction, ccsids or {})
     return Column(str(name).strip(), kind, packed, nullable=str(nullable).strip() == "Y")

@@ -2,6 +2,9 @@
 
 A set of single bytes is a table of 256 characters, so a column is translated by looking each byte up, all at once. The
 others (UTF-8, UTF-16, and sets of double bytes) are rarer and go value by value, except UTF-8, which is done already.
+
+Python has few of the national EBCDIC sets. Each of the others is a permutation of Latin-1 that differs from CCSID 37
+in a few places; the differences below are those on which the tables of ICU and of OpenJDK agree.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from tidelog.core.strings import Bytes, Ints, Mask, build, checked
 
 UTF8 = 1208
 _UTF16 = (1200, 13488, 61952)
+_SUBSTITUTE = 0x3F
 _SAME = {
     819: "latin-1",
     850: "cp850",
@@ -26,16 +30,29 @@ _SAME = {
     367: "ascii",
     437: "cp437",
 }
-_EURO = {1140: ("cp037", 0x9F), 1141: ("cp273", 0x9F), 1148: ("cp500", 0x9F)}
-"""Like another set, but for the euro sign."""
+_NATIONAL = {
+    273: ("cp273", "bc", "¯"),
+    277: ("cp037", "474a4f5a5b5f676a707b7c809c9e9fa1b0babbc0d0dc", "}#!¤Å^$ø¦ÆØ@{[]ü¢¬|æå~"),
+    278: ("cp037", "43474a4f515a5b5f63676a71797b7c9fa1b0b5babbc0ccd0dce0ec", "{}§!`¤Å^#$ö\\éÄÖ]ü¢[¬|ä¦å~É@"),
+    280: ("cp037", "44484a4f5154585a5f6a797b7c90a1b0b1b5babbc0cdd0dde0", "{\\°!]}~é^òù£§[ì¢#@¬|à¦è`ç"),
+    284: ("cp037", "494a5a696a7ba1b0babbbd", "¦[]#ñÑ¨¢^!~"),
+    285: ("cp037", "4a5ba1b0b1babc", "$£¯¢[^~"),
+    297: ("cp037", "44484a4f51545a5f6a797b7c90a0a1b0b1b5babbbdc0d0dde0", "@\\°!{}§^ùµ£à[`¨¢#]¬|~éè¦ç"),
+    871: ("cp037", "4a4f5a5f797c8c8e9c9ea1acaeb0babbbec0ccd0e0ec", "Þ!ÆÖðÐ`{}]ö@[¢¬|\\þ~æ´^"),  # noqa: RUF001
+}
+"""Python's nearest set, the bytes in which the set differs from it, and what they are. (Python's own table of 273 has
+an overline, which Latin-1 has not, for the macron.)"""
+_EURO = {1140: 37, 1141: 273, 1142: 277, 1143: 278, 1144: 280, 1145: 284, 1146: 285, 1147: 297, 1148: 500, 1149: 871}
+"""Like another set, but the euro sign stands where that has its currency sign."""
 
 
 def codec(ccsid: int) -> str | None:
-    """Python's name of the set; None when it has none."""
+    """Python's name of the set, or of the one that `letters_of` changes a little; None when there is neither."""
+    ccsid = _EURO.get(ccsid, ccsid)
     if ccsid in _UTF16:
         return "utf-16-be"
-    if ccsid in _EURO:
-        return _EURO[ccsid][0]
+    if ccsid in _NATIONAL:
+        return _NATIONAL[ccsid][0]
     for name in (_SAME.get(ccsid), f"cp{ccsid:03d}", f"cp{ccsid}"):
         if name is not None:
             try:
@@ -47,6 +64,15 @@ def codec(ccsid: int) -> str | None:
 
 def known(ccsid: int) -> bool:
     return codec(ccsid) is not None
+
+
+def encode(text: str, ccsid: int) -> bytes:
+    """The other way round, for one value. A character that the set lacks becomes its substitute, which no text has."""
+    name = codec(ccsid) or "ascii"
+    if ccsid == UTF8 or ccsid in _UTF16 or _table(ccsid) is None:
+        return text.encode(name, "replace")
+    places = {letter.decode(): byte for byte, letter in enumerate(letters_of(ccsid, name)) if letter}
+    return bytes(places.get(letter, _SUBSTITUTE) for letter in text)
 
 
 def texts(data: Bytes, offsets: Ints, ccsid: int, valid: Mask) -> tuple[pa.StringArray, Mask]:
@@ -77,15 +103,22 @@ def _table(ccsid: int) -> tuple[Bytes, Ints] | None:
     name = codec(ccsid)
     if name is None:
         return None
-    found = [_letter_of(bytes([byte]), name) for byte in range(256)]
-    if ccsid in _EURO:
-        found[_EURO[ccsid][1]] = "€".encode()
+    found = letters_of(ccsid, name)
     if any(_leads(byte, name) for byte, letter in enumerate(found) if not letter):
         return None
     letters = np.zeros((256, 4), np.uint8)
     for byte, letter in enumerate(found):
         letters[byte, : len(letter)] = list(letter)
     return letters, np.array([len(letter) for letter in found], np.int64)
+
+
+def letters_of(ccsid: int, name: str) -> list[bytes]:
+    """Each byte alone, as UTF-8; nothing where it is no character."""
+    found = [_letter_of(bytes([byte]), name) for byte in range(256)]
+    _, places, letters = _NATIONAL.get(_EURO.get(ccsid, ccsid), (name, "", ""))
+    for byte, letter in zip(bytes.fromhex(places), letters, strict=True):
+        found[byte] = letter.encode()
+    return ["€".encode() if letter == "¤".encode() else letter for letter in found] if ccsid in _EURO else found
 
 
 def _letter_of(raw: bytes, name: str) -> bytes:

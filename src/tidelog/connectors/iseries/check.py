@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.connectors.iseries import needs
+from tidelog.connectors.iseries import needs, queries
 from tidelog.connectors.iseries.catalog import Catalog
 from tidelog.connectors.iseries.client import Session
 from tidelog.connectors.iseries.config import Config
@@ -27,7 +27,7 @@ def findings(config: Config) -> list[Finding]:
 
 
 def _system(session: Session, config: Config) -> Iterator[Finding]:
-    files = Catalog(session, config.selection, config.snapshot.heard_table).files()
+    files = Catalog(session, config.selection, config.snapshot.heard_table, config.ccsids).files()
     if not files:
         yield Finding("error", "tables", "No table matches the lists.", "Correct table.include.list and the others.")
         return
@@ -40,6 +40,9 @@ def _system(session: Session, config: Config) -> Iterator[Finding]:
         f"{journal[0]}/{journal[1]} reaches from {chain[0].shown}, entry {chain[0].first}, to {chain[-1].shown}, entry "
         f"{chain[-1].last}.",
     )
+    last = chain[-1]
+    # To read entries takes more authority than to read about them, so one is read.
+    session.query(queries.entries(journal, last, last.last, last.last, libraries=[], width=1))
     if len(chain) == 1:
         meaning = "The journal has a single receiver: if it is deleted as soon as it is detached, changes are lost."
         yield Finding("warning", "receivers", meaning, "Keep receivers until they are delivered: CHGJRN DLTRCV(*NO).")

@@ -59,7 +59,7 @@ class Chunk:
     ) -> None:
         self._session, self._config, self._journal = session, settings, journal
         self.watermark: Watermark = Replayed(end_of(session, journal))
-        found = Catalog(session, settings.selection).present([scan.table.id])
+        found = Catalog(session, settings.selection, ccsids=settings.ccsids).present([scan.table.id])
         if not found:
             raise ConfigError(f"The table {scan.table.qualified} does not exist any more.", hint=walk.GONE)
         self.table: Table = found[0]

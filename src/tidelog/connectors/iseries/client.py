@@ -2,7 +2,8 @@
 
 Driver errors end here. Messages of the journal's own commands come inside the text of an SQL error, so they are known
 by their number: `CPF7053`, `CPF7054` and `CPF9801` say that what we ask for is gone, `CPF7062` that nothing was found,
-which is no error. `CONNECT` opens a connection; it is an attribute so that another one can take its place.
+which is no error. An SQLSTATE is five digits, as an entry's number may be: it counts only where the driver or the text
+says that it is one. `CONNECT` opens a connection; it is an attribute so that another one can take its place.
 """
 
 from __future__ import annotations
@@ -17,14 +18,21 @@ from tidelog.connectors.iseries.config import Config
 from tidelog.connectors.iseries.receivers import START_OVER
 from tidelog.errors import ConfigError, NotInstalled, PositionLost, TidelogError, TransientError
 
+AUTHORITIES = (
+    "Give the user profile *USE and *OBJEXIST of the journal (entries of all objects need both), *USE of its receivers "
+    "and of the tables, and *EXECUTE of their libraries: GRTOBJAUT OBJ(library/journal) OBJTYPE(*JRN) USER(user) "
+    "AUT(*OBJEXIST *OBJOPR *READ *EXECUTE)."
+)
 _ROWS_PER_FETCH = 2_000
 _NO_ENTRIES = "CPF7062"
-_LOST = ("CPF7053", "CPF7054", "CPF9801", "CPF7006")
+_LOST = {"CPF7053", "CPF7054", "CPF9801", "CPF7006"}
 """Receiver range not valid; first or last entry not valid; object not found; entries no longer there."""
 _STALE = "CPF7060"
 """An object of the selection is not there: the catalog has moved on."""
-_FORBIDDEN = ("CPF9802", "CPF9822", "CPF7002", "SQL0551", "42501", "42502")
-_UNKNOWN = ("SQL0204", "SQL0206", "42704", "42703")
+_FORBIDDEN = {"CPF9802", "CPF9822", "CPF7002", "SQL0551", "42501", "42502"}
+_UNKNOWN = {"SQL0204", "SQL0206", "42704", "42703"}
+_MESSAGE = re.compile(r"\b(?:CPF[0-9A-F]{4}|SQL\d{4})\b")
+_STATE = re.compile(r"\bSQLSTATE\b\W{0,3}(\w{5})\b")
 _CREDENTIALS = re.compile(r"password|not authorized to|user id|userid|sign-?on|HTTP 401|CPF2204|CPF22E2", re.IGNORECASE)
 _TLS = re.compile(r"certificate|SSL|TLS", re.IGNORECASE)
 
@@ -141,7 +149,8 @@ class Session:
         except (TidelogError, _NothingThere, GeneratorExit):
             raise
         except Exception as exc:  # noqa: BLE001  the driver has no root of its own
-            error = translate(_shown(exc, self._config.password), self._config, connecting=connecting)
+            shown = _shown(exc, self._config.password)
+            error = translate(shown, self._config, state=_state(exc), connecting=connecting)
             if isinstance(error, TransientError) and not connecting:
                 self._abandon()
             raise error from None  # the driver's own error may repeat what was sent
@@ -151,20 +160,21 @@ class _NothingThere(Exception):
     """The journal has no entries of this kind."""
 
 
-def translate(message: str, config: Config, *, connecting: bool = False) -> Exception:
-    """An error of the driver as one of ours, by what it says."""
-    if _NO_ENTRIES in message:
+def translate(message: str, config: Config, *, state: str = "", connecting: bool = False) -> Exception:
+    """An error of the driver as one of ours, by what it says, and by its SQLSTATE."""
+    codes = {state, *_MESSAGE.findall(message), *_STATE.findall(message)}
+    if _NO_ENTRIES in codes:
         return _NothingThere(message)
-    if any(code in message for code in _LOST):
+    if codes & _LOST:
         return PositionLost(f"The journal no longer has what comes next ({message}).", hint=START_OVER)
-    if _STALE in message:
+    if _STALE in codes:
         return TransientError(f"The journal's objects have changed meanwhile ({message}).")
-    if any(code in message for code in _FORBIDDEN):
+    if codes & _FORBIDDEN:
         return ConfigError(
             f"{config.user} may not do this on {config.host} ({message}).",
-            hint="Give the user profile *USE of the journal, its receivers, the tables and their libraries.",
+            hint=AUTHORITIES,
         )
-    if any(code in message for code in _UNKNOWN):
+    if codes & _UNKNOWN:
         return ConfigError(
             f"{config.host} does not know what we asked for ({message}).",
             hint="The connector needs IBM i 7.4 or newer with the current Db2 group PTF.",
@@ -179,6 +189,12 @@ def translate(message: str, config: Config, *, connecting: bool = False) -> Exce
             hint="Check database.ssl.ca, or set database.ssl.verify to false.",
         )
     return TransientError(f"{config.host}:{config.port} can't be used now ({message}).")
+
+
+def _state(exc: BaseException) -> str:
+    """The driver tells its caller the text alone; what else the server said stands behind it."""
+    told = exc.__cause__.args if exc.__cause__ is not None else exc.args
+    return str(told[0].get("sql_state", "")) if told and isinstance(told[0], dict) else ""
 
 
 def _shown(exc: Exception, password: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidelog.connectors.iseries import ccsid
 from tidelog.contracts import Limits
 from tidelog.core import selecting
 from tidelog.core.settings import Setting, boolean, count, parse
@@ -27,7 +28,11 @@ def name(text: str) -> str:
 SETTINGS = (
     Setting("database.hostname", "Host name or address of the system.", "localhost"),
     Setting("database.port", "Port of the Mapepire server on it.", "8076", int),
-    Setting("database.user", "User profile; it needs *USE of the journal, its receivers and the tables.", None),
+    Setting(
+        "database.user",
+        "User profile; it needs *USE and *OBJEXIST of the journal, and *USE of its receivers and of the tables.",
+        None,
+    ),
     Setting("database.password", "Its password; better written as ${NAME} or ${file:/path}.", "", secret=True),
     Setting("database.dbname", "Name of the relational database, as WRKRDBDIRE shows it as *LOCAL.", ""),
     Setting("database.ssl.verify", "Refuse a server whose certificate is not trusted.", "true", boolean),
@@ -35,6 +40,14 @@ SETTINGS = (
     Setting("journal.library", "Library of the journal. Default: that of the captured tables.", "", name),
     Setting("journal.name", "The journal. Default: that of the captured tables.", "", name),
     Setting("journal.entries.max", "How many entries are asked for at once.", "20000", count),
+    Setting(
+        "from.ccsid",
+        "Read characters of this CCSID in the one that to.ccsid says, in all tables: 65535 for columns that are not "
+        "tagged but hold text. Without it, such columns are bytes. Better: correct the tables.",
+        "0",
+        count,
+    ),
+    Setting("to.ccsid", "The CCSID in which characters of from.ccsid are read.", "0", count),
     Setting("poll.interval.ms", "How often the journal is asked for more when it had nothing.", "1000", count),
     Setting(
         "transaction.retention.ms",
@@ -63,6 +76,8 @@ class Config:
     poll_s: float
     limits: Limits
     selection: Selection
+    ccsids: Mapping[int, int] = field(default_factory=dict)
+    """In which CCSID columns of another are read."""
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
 
     def __repr__(self) -> str:
@@ -92,8 +107,21 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:  # no
         poll_s=values["poll.interval.ms"] / 1000,
         limits=Limits(values["transaction.retention.ms"] / 1000, values["transaction.events.threshold"]),
         selection=selecting.read(values, connector="db2as400", database=database, prefix=values["database.hostname"]),
+        ccsids=_ccsids(values["from.ccsid"], values["to.ccsid"]),
         snapshot=settings,
     )
+
+
+def _ccsids(stated: int, meant: int) -> dict[int, int]:
+    if not stated and not meant:
+        return {}
+    if not stated or not ccsid.known(meant):
+        raise ConfigError(
+            f"from.ccsid is {stated}, and to.ccsid is {meant}, which "
+            + ("leads from nowhere." if not stated else "we cannot translate."),
+            hint="Give both: from.ccsid 65535 and to.ccsid 37, for example, or neither.",
+        )
+    return {stated: meant}
 
 
 def _certificates(path: str) -> str:

@@ -107,6 +107,9 @@ class IseriesConnector:
         self._anchor |= tail.anchor
         return tail
 
+    def scope(self) -> str:
+        return self._config.selection.fingerprint
+
     def limits(self) -> Limits:
         return self._config.limits
 
@@ -297,7 +300,8 @@ class IseriesConnector:
         return chain_of(self._reader(), self._journal(), self._anchor)
 
     def _catalog(self) -> Catalog:
-        return Catalog(self._reader(), self._config.selection, self._config.snapshot.heard_table)
+        settings = self._config
+        return Catalog(self._reader(), settings.selection, settings.snapshot.heard_table, settings.ccsids)
 
     def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._reader().query(sql, parameters)

@@ -35,11 +35,13 @@ KINDS = {
     ("C", "BC"): Kind.OTHER,
     ("C", "CM"): Kind.COMMIT,
     ("C", "RB"): Kind.ROLLBACK,
+    ("C", "CN"): Kind.ROLLBACK,
     ("D", "CT"): Kind.SCHEMA,
     ("D", "CG"): Kind.SCHEMA,
 }
 """The old image of a roll-back (R.BR) says nothing that its new one (R.UR) does not. C.BC, which opens commitment
-control for a whole job, begins no transaction."""
+control for a whole job, begins no transaction. C.CN is a roll-back that somebody ended early: nothing of it was
+committed, and the system locks the files that it left half rolled back until they are restored."""
 
 CODES = tuple(sorted({code for code, _ in KINDS}))
 TYPES = tuple(sorted({kind for (_, kind), meaning in KINDS.items() if meaning is not Kind.OTHER}))

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidelog.connectors.iseries import ccsid as character_sets
+from tidelog.connectors.iseries import decfloat
 from tidelog.connectors.iseries.types import pair
 from tidelog.core.strings import Bytes, Ints, Mask, build
 from tidelog.model.schema import Column
@@ -19,6 +20,7 @@ from tidelog.model.schema import Column
 _KINDS = {"SMALLINT": ">i2", "INTEGER": ">i4", "BIGINT": ">i8", "REAL": ">f4", "DOUBLE": ">f8"}
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ZERO, _POINT, _MINUS = ord("0"), ord("."), ord("-")
+_FALSE = 0xF0
 _EBCDIC = np.frombuffer(bytes(range(256)).decode("cp037").encode("latin-1"), np.uint8)
 _DIGITS = {"DATE": (4, 2, 2), "TIME": (2, 2, 2), "TIMESTAMP": (4, 2, 2, 2, 2, 2)}
 _BETWEEN = {"DATE": b"--", "TIME": b"::", "TIMESTAMP": b"-- ::"}
@@ -37,12 +39,25 @@ def texts(field: Bytes, column: Column, valid: Mask) -> tuple[pa.StringArray, Ma
             return _moment(field, column, valid)
         case "BINARY" | "VARBINARY":
             return _bytes(field, column, valid)
+        case "BOOLEAN":
+            return _truth(field, valid)
+        case "DECFLOAT":
+            found = [decfloat.text(raw.tobytes()) if good else None for raw, good in zip(field, valid, strict=True)]
+            return pa.array(found, pa.string()), np.zeros(len(valid), np.bool_)
     return _characters(field, column, valid)
 
 
 def _number(field: Bytes, kind: str, valid: Mask) -> tuple[pa.StringArray, Mask]:
     values = np.ascontiguousarray(field).view(kind)[:, 0].astype(kind.replace(">", "<"))
     return _arrow(values, valid).cast(pa.string()), np.zeros(len(valid), np.bool_)
+
+
+def _truth(field: Bytes, valid: Mask) -> tuple[pa.StringArray, Mask]:
+    """A digit, 0 or 1, in the letters of the system."""
+    failed = valid & ((field[:, 0] < _FALSE) | (field[:, 0] > _FALSE + 1))
+    letters = np.where(field == _FALSE, np.uint8(ord("f")), np.uint8(ord("t")))
+    good = valid & ~failed
+    return _kept(letters, good[:, None], good), failed
 
 
 def _arrow(values: NDArray[np.generic], valid: Mask) -> pa.Array:
@@ -96,7 +111,10 @@ def _kept(letters: Bytes, keep: Mask, good: Mask) -> pa.StringArray:
 
 
 def _characters(field: Bytes, column: Column, valid: Mask) -> tuple[pa.StringArray, Mask]:
+    """Those of a set that nobody knows stay bytes: only columns that are left out have them."""
     step = 2 if "GRAPHIC" in column.type else 1
+    if not character_sets.known(pair(column)[1]):
+        return _bytes(field, column, valid, step)
     content, keep, failed = _content(field, column.type.startswith("VAR"), step, valid)
     offsets = np.concatenate(([0], np.cumsum(keep.sum(axis=1), dtype=np.int64)))
     found, foreign = character_sets.texts(content[keep], offsets, pair(column)[1], valid & ~failed)
@@ -114,9 +132,9 @@ def _content(field: Bytes, varies: bool, step: int, valid: Mask) -> tuple[Bytes,
     return content, np.arange(content.shape[1]) < length[:, None], failed
 
 
-def _bytes(field: Bytes, column: Column, valid: Mask) -> tuple[pa.StringArray, Mask]:
+def _bytes(field: Bytes, column: Column, valid: Mask, step: int = 1) -> tuple[pa.StringArray, Mask]:
     """Hexadecimal digits behind `\\x`."""
-    content, keep, failed = _content(field, column.type.startswith("VAR"), 1, valid)
+    content, keep, failed = _content(field, column.type.startswith("VAR"), step, valid)
     good = valid & ~failed
     letters = np.empty((len(field), content.shape[1] * 2 + 2), np.uint8)
     letters[:, 0], letters[:, 1] = ord("\\"), ord("x")

@@ -117,7 +117,7 @@ def layout(columns: Sequence[Column]) -> tuple[tuple[int, ...], int]:
         if width is None:
             raise UnsupportedChange(
                 f"The column {column.name} is {column.type}, which has no known place in a journal entry.",
-                hint="Leave its table out with table.exclude.list.",
+                hint="Leave its table out with table.exclude.list: where the columns behind it begin, nobody knows.",
             )
         starts.append(at)
         at += width

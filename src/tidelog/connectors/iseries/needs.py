@@ -10,6 +10,11 @@ from tidelog.contracts import Finding
 from tidelog.model.selection import Selection
 
 _LEAVE_OUT = "Leave the table out with table.exclude.list."
+_LEAVE_TABLE_OUT = (
+    "Leave the table out with table.exclude.list. To leave out the column is not enough: nobody knows where the ones "
+    "behind it begin. Or move it to a table of its own."
+)
+_TEXTS = ("CHAR", "VARCHAR", "GRAPHIC", "VARGRAPHIC")
 
 
 def of(file: File, journal: tuple[str, str], selection: Selection) -> Iterator[Finding]:
@@ -27,11 +32,12 @@ def of(file: File, journal: tuple[str, str], selection: Selection) -> Iterator[F
         yield Finding("error", name, f"The journal has only {file.images} images: deletes tell no row.", cure)
     for column in types.unsupported(file.table):
         meaning = f"The column {column.name} is {column.type}, which has no known place in a journal entry."
-        yield Finding("error", name, meaning, _LEAVE_OUT)
-    for column in file.table.columns:
-        if column.type in ("CHAR", "VARCHAR", "GRAPHIC", "VARGRAPHIC") and not ccsid.known(types.pair(column)[1]):
+        yield Finding("error", name, meaning, _LEAVE_TABLE_OUT)
+    for column in selection.columns_of(file.table):
+        if column.type in _TEXTS and not ccsid.known(types.pair(column)[1]):
             meaning = f"The column {column.name} has CCSID {types.pair(column)[1]}, which we cannot translate."
-            yield Finding("error", name, meaning, _LEAVE_OUT)
+            cure = f"Leave it out: column.exclude.list {name}.{column.name}; or see from.ccsid and to.ccsid."
+            yield Finding("error", name, meaning, cure)
     if names := selection.blurred_keys(file.table):
         meaning = f"The key's {', '.join(names)} is masked or cut: its rows could not be told apart."
         yield Finding("error", name, meaning, "Hash it instead, or name another key in message.key.columns.")

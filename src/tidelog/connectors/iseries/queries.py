@@ -57,9 +57,12 @@ def entries(
 
 
 def _piece(index: int) -> str:
-    part = f"SUBSTR(ENTRY_DATA, {index * PIECE + 1}, {PIECE})" if index else f"SUBSTR(ENTRY_DATA, 1, {PIECE})"
-    guard = f"LENGTH(ENTRY_DATA) > {index * PIECE}"
-    return f"CASE WHEN {guard} THEN HEX(CAST({part} AS VARCHAR({PIECE}) FOR BIT DATA)) ELSE '' END AS IMAGE{index}"
+    """A part of the image in hexadecimal digits. SUBSTR pads what it is asked for with zeros, so it is never asked for
+    more than is there; nor for less than nothing, in whichever order the system evaluates."""
+    start = index * PIECE
+    length = f"MIN({PIECE}, MAX(0, LENGTH(ENTRY_DATA) - {start}))"
+    part = f"SUBSTR(ENTRY_DATA, {start + 1}, {length})"
+    return f"HEX(CAST({part} AS VARCHAR({PIECE}) FOR BIT DATA)) AS IMAGE{index}"
 
 
 def literal(text: str) -> str:

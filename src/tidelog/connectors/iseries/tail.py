@@ -60,11 +60,12 @@ class IseriesTail:
 
     def _begin(self, start: int, known: Sequence[Table], kept: Kept | None) -> None:
         self._ahead = queries.ahead(self._session.query(queries.TIMEZONE)[0][0])
-        self._catalog = Catalog(self._session, self._config.selection, self._config.snapshot.heard_table)
+        settings = self._config
+        self._catalog = Catalog(self._session, settings.selection, settings.snapshot.heard_table, settings.ccsids)
         files = self._catalog.files()
         self._libraries = {file.library for file in files}
         self._width = max((_width(t) for t in [*known, *(f.table for f in files)]), default=1)
-        opened = kept.open if kept is not None else ()
+        opened = {*kept.open, *kept.given_up} if kept is not None else ()
         self._framer = Framer(self._catalog.describe, known, opened, start)
         self._chain = self._receivers()
         place = position.place(kept.resume if kept is not None else start)

@@ -2,17 +2,20 @@
 
 Every value passes through one form of text, the same whether it comes from the journal or from the table, and from
 there takes the way to Arrow and to JSON that PostgreSQL's texts take: a type here is said in PostgreSQL's name for it.
-`Column.modifier` packs two numbers: precision and scale of decimals, length and CCSID of characters, and for
-timestamps their digits after the point.
+`Column.modifier` packs two numbers: precision and scale of decimals, length and CCSID of characters (and whether that
+is not the one that the catalog says); or it is one: digits of a timestamp after the point, bytes of a DECFLOAT.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.connectors.iseries import decfloat
 from tidelog.connectors.postgres import render
 from tidelog.connectors.postgres import types as plain_types
 from tidelog.core.jsontext import Fragment
@@ -34,6 +37,19 @@ _NAMES = {
 """The catalog's short names, and those that mean the same."""
 _WHOLE = {"SMALLINT": ("int2", 2), "INTEGER": ("int4", 4), "BIGINT": ("int8", 8)}
 _MICROSECONDS = 6
+_RETAGGED = 1 << 32
+"""In the modifier of characters: they are read in another CCSID than the catalog says."""
+_CHARACTERS = ("CHAR", "VARCHAR")
+
+
+def described(
+    data_type: str, length: int, scale: int | None, ccsid: int | None, fraction: int | None, ccsids: Mapping[int, int]
+) -> tuple[str, int]:
+    """Type and modifier of a column of the catalog. Characters of a CCSID in `ccsids` are read in what it leads to."""
+    meant = ccsids.get(ccsid or 0, ccsid)
+    kind = name(data_type, length, meant)
+    retagged = _RETAGGED if meant != ccsid and kind in _CHARACTERS else 0
+    return kind, modifier(kind, length, scale, meant if kind in _CHARACTERS else ccsid, fraction) | retagged
 
 
 def name(data_type: str, length: int, ccsid: int | None) -> str:
@@ -41,7 +57,7 @@ def name(data_type: str, length: int, ccsid: int | None) -> str:
     found = _NAMES.get(data_type.strip().upper(), data_type.strip().upper())
     if found in ("FLOAT", "DOUBLE", "REAL"):
         return "REAL" if found == "REAL" or (found == "FLOAT" and length == 4) else "DOUBLE"
-    if ccsid == BINARY_CCSID and found in ("CHAR", "VARCHAR"):
+    if ccsid == BINARY_CCSID and found in _CHARACTERS:
         return {"CHAR": "BINARY", "VARCHAR": "VARBINARY"}[found]
     return found
 
@@ -54,12 +70,18 @@ def modifier(kind: str, length: int, scale: int | None, ccsid: int | None, fract
             return _MICROSECONDS if fraction is None else fraction
         case "CHAR" | "VARCHAR" | "GRAPHIC" | "VARGRAPHIC" | "BINARY" | "VARBINARY":
             return length << 16 | (ccsid or 0)
+        case "DECFLOAT":
+            return 8 if length == 8 else 16
     return -1
 
 
 def pair(column: Column) -> tuple[int, int]:
     """Precision and scale, or length and CCSID."""
-    return column.modifier >> 16, column.modifier & 0xFFFF
+    return column.modifier >> 16 & 0xFFFF, column.modifier & 0xFFFF
+
+
+def retagged(column: Column) -> bool:
+    return column.type in _CHARACTERS and bool(column.modifier & _RETAGGED)
 
 
 def width(column: Column) -> int | None:
@@ -71,6 +93,10 @@ def width(column: Column) -> int | None:
             return 4
         case "DOUBLE":
             return 8
+        case "BOOLEAN":
+            return 1
+        case "DECFLOAT":
+            return column.modifier
         case "DECIMAL":
             return pair(column)[0] // 2 + 1
         case "NUMERIC" | "CHAR" | "BINARY":
@@ -108,7 +134,7 @@ def _plain(column: Column) -> tuple[str, int]:
         return "numeric", (precision << 16 | scale) + 4
     if column.type == "TIMESTAMP":  # finer than microseconds has no exact match
         return ("timestamp", -1) if column.modifier <= _MICROSECONDS else ("text", -1)
-    simple = {"REAL": "float4", "DOUBLE": "float8", "DATE": "date", "TIME": "time"}
+    simple = {"REAL": "float4", "DOUBLE": "float8", "DATE": "date", "TIME": "time", "BOOLEAN": "bool"}
     binary = {"BINARY": "bytea", "VARBINARY": "bytea"}
     return {**simple, **binary}.get(column.type, "text"), -1
 
@@ -134,8 +160,16 @@ def sql_text(column: Column, identifier: str) -> str:
         case "BINARY" | "VARBINARY":
             return f"HEX({identifier})"
         case "CHAR" | "GRAPHIC" | "VARCHAR" | "VARGRAPHIC":
-            return f"CAST({identifier} AS VARCHAR({_characters(column)}) CCSID 1208)"
+            return f"CAST({_tagged(column, identifier)} AS VARCHAR({_characters(column)}) CCSID 1208)"
     return f"VARCHAR({identifier})"
+
+
+def _tagged(column: Column, identifier: str) -> str:
+    """Bytes that stay what they are, under another CCSID: by way of bits, which are never translated."""
+    if not retagged(column):
+        return identifier
+    length, ccsid = pair(column)
+    return f"CAST(CAST({identifier} AS VARCHAR({length}) FOR BIT DATA) AS VARCHAR({length}) CCSID {ccsid})"
 
 
 def _characters(column: Column) -> int:
@@ -159,6 +193,10 @@ def canonical(texts: pa.StringArray, column: Column) -> pa.StringArray:
             return pc.replace_substring_regex(texts, r"^(..)[.:](..)[.:](..)$", r"\1:\2:\3")
         case "BINARY" | "VARBINARY":
             return pc.binary_join_element_wise("\\x", pc.utf8_lower(texts), "")
+        case "BOOLEAN":
+            return pc.utf8_slice_codeunits(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), 0, 1)
+        case "DECFLOAT":
+            return pa.array([t and decfloat.canonical(Decimal(t.strip())) for t in texts.to_pylist()], pa.string())
     return texts
 
 

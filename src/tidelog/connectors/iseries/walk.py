@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.connectors.iseries import types
+from tidelog.connectors.iseries import ccsid, types
 from tidelog.connectors.iseries.queries import identifier, literal
 from tidelog.contracts import Key, Scan, Span
 from tidelog.errors import ConfigError
@@ -63,6 +63,12 @@ def value(text: str, column: Column) -> str:
             return f"CAST({literal(text)} AS {column.type})"
         case "BINARY" | "VARBINARY":
             return f"BX{literal(text.removeprefix(chr(92) + 'x').upper())}"
+        case "BOOLEAN":
+            return "TRUE" if text == "t" else "FALSE"
+        case "DECFLOAT":
+            return f"CAST({literal(text)} AS DECFLOAT)"
+    if types.retagged(column):  # compared as the bytes that they are: a literal would be translated
+        return f"X{literal(ccsid.encode(text, types.pair(column)[1]).hex().upper())}"
     return literal(text)
 
 

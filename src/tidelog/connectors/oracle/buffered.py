@@ -6,7 +6,8 @@ the log is gone, from `read`, since the buffer holds what came before.
 
 A transaction begins with its START, or with its first change if there is none. A START alone holds nothing back:
 sessions may stay open for days without touching a captured table. Only when users decide what is captured, START
-counts, for it names them.
+counts, for it names them: whoever begins to read after it is told that the user is unknown. So the START of a
+transaction that is left out is read again after every restart, until the transaction ends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -87,17 +88,20 @@ class BufferedTail(MiningTail):
         self._read = kept.resume if kept is not None else position.scn_of(start) - 1 if told is None else told
         self._open = Begun(config.retention_s)
         self._started = Begun(config.retention_s)
-        self._skipped: set[int] = set()
+        self._skipped = Begun()
         self._undone: set[int] = set()
         for xid, scn in (kept.open if kept is not None else {}).items():
             self._open.add(xid, scn)
             self._undone.add(xid)  # nobody remembers: then it may be
-        self._floor = self._read + 1
         self._by_account = config.accounts != Accounts()
+        self._held = self._read
+        if kept is not None and self._by_account and told is not None:
+            self._read = min(self._read, told)
+        self._floor = self._read + 1
 
     def read_from(self) -> int:
-        """All that was logged up to here has been read."""
-        return self._read
+        """All that was logged up to here has been read, or is kept in the buffer."""
+        return max(self._read, self._held)
 
     def mine_from(self) -> int:
         """Where the log is mined from."""
@@ -106,7 +110,7 @@ class BufferedTail(MiningTail):
 
     def _oldest(self) -> int | None:
         """Where the oldest open transaction begins that matters."""
-        counted = (self._open, self._started) if self._by_account else (self._open,)
+        counted = (self._open, self._started, self._skipped) if self._by_account else (self._open,)
         return min((scn for begun in counted if (scn := begun.oldest()) is not None), default=None)
 
     # -- passes ------------------------------------------------------------------------------------------------
@@ -128,7 +132,7 @@ class BufferedTail(MiningTail):
         """What was read stays read, also if the pass was cut off: each piece holds whole SCNs."""
 
     def _read_scn(self) -> int:
-        return self._read
+        return self.read_from()
 
     def _low(self, scn: int) -> int:
         """Below the commit itself: what others logged with its SCN, but after it, has to be read again."""
@@ -143,7 +147,7 @@ class BufferedTail(MiningTail):
     def _digest(self, found: Draft, rows: Rows) -> None:
         self._undone = {xid for xid in self._undone if xid in self._open}  # the others were handed over since
         counting = self._awaited is not None
-        for base, part in self._dispatch.pieces(rows):
+        for base, part in self._dispatch.pieces(self._unheld(rows)):
             private = self._private(part)
             ignored = private | self._unwanted(part)
             kinds = self._dispatch.sort(part, ignored)
@@ -154,6 +158,26 @@ class BufferedTail(MiningTail):
             found.merged |= {b.table.fingerprint for b in found.blocks if b.table is not None}
         self._read = max(self._read, int(rows.scn.max()))
 
+    def _unheld(self, rows: Rows) -> Rows:
+        """The rows that the buffer does not hold yet; the others say whom it has left out."""
+        held: Mask = rows.scn <= self._held
+        if not held.any():
+            return rows
+        self._recall(rows.take(held))
+        return rows.take(~held)
+
+    def _recall(self, rows: Rows) -> None:
+        """What is open began later, maybe in a slot that was another's: here it is nobody's candidate."""
+        unwanted = self._unwanted(rows)
+        for place in np.flatnonzero(np.isin(rows.code, [queries.START, *_ENDS])).tolist():
+            xid = int(rows.xid[place])
+            if rows.code[place] == queries.START:
+                if unwanted[place]:
+                    self._skipped.add(xid, int(rows.scn[place]))
+            else:
+                for known in _meant(xid, self._skipped):
+                    self._skipped.pop(known)
+
     def _unwanted(self, rows: Rows) -> Mask:
         """Rows of users and clients that are left out; a row that names none belongs to whom the START named."""
         if not self._by_account:
@@ -161,14 +185,14 @@ class BufferedTail(MiningTail):
         pairs = list(zip(rows.user.tolist(), rows.client.tolist(), strict=True))
         takes = {pair: self._config.accounts.takes(*pair) for pair in set(pairs)}
         unwanted = ~np.array([takes[pair] for pair in pairs], np.bool_)
-        self._skipped.update(rows.xid[unwanted & (rows.code == queries.START)].tolist())
-        return unwanted | np.isin(rows.xid, list(self._skipped))
+        skipped = [*self._skipped, *rows.xid[unwanted & (rows.code == queries.START)].tolist()]
+        return unwanted | np.isin(rows.xid, skipped)
 
     def _walk(
         self, found: Draft, rows: Rows, kinds: Sorted, private: Mask, ignored: Mask, xids: Ints, base: int
     ) -> None:
         """What becomes of transactions, in the order of the log."""
-        starts = (rows.code == queries.START) & ~ignored
+        starts = (rows.code == queries.START) & ~private
         ends = np.isin(rows.code, _ENDS) & ~private
         partial = kinds.undo & ((rows.xid & 0xFFFFFFFF) == 0xFFFFFFFF)
         records = np.flatnonzero(kinds.record)
@@ -182,7 +206,9 @@ class BufferedTail(MiningTail):
         codes = rows.code
         for place in np.union1d(np.flatnonzero(starts | ends | partial), firsts).tolist():
             at, xid = (base + place) * STEP, int(rows.xid[place])
-            if starts[place]:
+            if starts[place] and ignored[place]:
+                self._skipped.add(xid, int(rows.scn[place]))
+            elif starts[place]:
                 self._start_again(found, at, xid, int(rows.scn[place]))
             elif partial[place]:
                 self._undo_partly_named(found, rows, kinds, xids, place, base)
@@ -202,18 +228,19 @@ class BufferedTail(MiningTail):
             self._started.add(xid, scn)
 
     def _touch(self, found: Draft, at: int, xid: int, scn: int) -> None:
-        """A change: from here on the transaction matters."""
+        """A change: from here on the transaction matters. That it begins is told only if its START was read: one that
+        the buffer has given up must not come to life again in its middle."""
         if xid in self._open:
             return
         begun = self._started.pop(xid)
-        begin = scn if begun is None else begun
-        self._open.add(xid, begin)
-        found.mark(at, xid, Mark.BEGIN, position=begin)
+        self._open.add(xid, scn if begun is None else begun)
+        if begun is not None:
+            found.mark(at, xid, Mark.BEGIN, position=begun)
 
     def _end_commit(self, found: Draft, at: int, rows: Rows, place: int) -> None:
         xid, scn, thread = int(rows.xid[place]), int(rows.scn[place]), int(rows.thread[place])
         self._started.pop(xid)
-        self._skipped.discard(xid)
+        self._skipped.pop(xid)
         captured = self._open.pop(xid) is not None
         if not thread and not captured:
             return
@@ -238,7 +265,7 @@ class BufferedTail(MiningTail):
             return
         for known in candidates:
             self._started.pop(known)
-            self._skipped.discard(known)
+            self._skipped.pop(known)
             if self._open.pop(known) is not None:
                 found.mark(at, known, Mark.ROLLBACK)
 
@@ -254,8 +281,9 @@ class BufferedTail(MiningTail):
             self._dispatch.undo_in(found, rows, kinds, place, other, base)
 
     def _candidates(self, xid: int) -> list[int]:
-        if not is_partial(xid):
-            return [xid]
-        known = [other for other in dict.fromkeys([*self._open, *self._started]) if same_slot(other, xid)]
-        # Of those that are left out, some may begin later in the same rows.
-        return known or [other for other in self._skipped if same_slot(other, xid)]
+        return _meant(xid, dict.fromkeys([*self._open, *self._started, *self._skipped]))
+
+
+def _meant(xid: int, known: Iterable[int]) -> list[int]:
+    """The transactions that a row may mean: of some it tells the slot alone."""
+    return [other for other in known if same_slot(other, xid)] if is_partial(xid) else [xid]

@@ -44,12 +44,14 @@ def tables_of(ids: Iterable[int]) -> Statement:
 
 
 def columns(names: Iterable[Name]) -> Statement:
-    """Columns of tables, in the order of COLUMN_ID: OWNER, TABLE_NAME, COLUMN_NAME, DATA_TYPE, DATA_LENGTH,
-    DATA_PRECISION, DATA_SCALE, NULLABLE, DEFAULT_LENGTH."""
+    """Columns of tables, in the order of COLUMN_ID, then the invisible ones, which have none: OWNER, TABLE_NAME,
+    COLUMN_NAME, DATA_TYPE, DATA_LENGTH, DATA_PRECISION, DATA_SCALE, NULLABLE, DEFAULT_LENGTH. What Oracle has added for
+    itself is not among them, although the log tells it."""
     return Statement(
         "SELECT /* tidelog columns */ OWNER, TABLE_NAME, COLUMN_NAME, DATA_TYPE, DATA_LENGTH, DATA_PRECISION, "
-        "DATA_SCALE, NULLABLE, DEFAULT_LENGTH FROM ALL_TAB_COLS WHERE HIDDEN_COLUMN = 'NO' AND VIRTUAL_COLUMN = 'NO' "
-        f"AND {_among(names)} ORDER BY OWNER, TABLE_NAME, COLUMN_ID"
+        "DATA_SCALE, NULLABLE, DEFAULT_LENGTH FROM ALL_TAB_COLS WHERE VIRTUAL_COLUMN = 'NO' "
+        "AND (HIDDEN_COLUMN = 'NO' OR USER_GENERATED = 'YES') AND COLUMN_NAME <> 'ORA_ARCHIVE_STATE' "
+        f"AND {_among(names)} ORDER BY OWNER, TABLE_NAME, COLUMN_ID NULLS LAST, INTERNAL_COLUMN_ID"
     )
 
 

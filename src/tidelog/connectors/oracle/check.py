@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.connectors.oracle import queries, survey
+from tidelog.connectors.oracle import pending, queries, survey
 from tidelog.connectors.oracle.catalog import Catalog
 from tidelog.connectors.oracle.client import Session, as_reader
 from tidelog.connectors.oracle.config import Config
 from tidelog.connectors.oracle.faults import SessionGone
+from tidelog.connectors.oracle.logs import gathering
 from tidelog.contracts import Finding
 from tidelog.core.settings import nearest, size_text
 from tidelog.errors import ConfigError, TidelogError
@@ -26,7 +27,7 @@ OLDEST = 12
 _LOG_BYTES_LOW = 100 << 20
 _UNDO_SECONDS_LOW = 900
 _LOG_VIEWS = ("V$DATABASE", "V$LOG", "V$LOGFILE", "V$ARCHIVED_LOG", "V$ARCHIVE_DEST_STATUS", "V$THREAD")
-_MINING_VIEWS = ("V$LOGMNR_LOGS", "V$PARAMETER", "V$TRANSACTION")
+_MINING_VIEWS = ("V$LOGMNR_LOGS", "V$LOGMNR_CONTENTS", "V$PARAMETER", "V$TRANSACTION")
 _PRIVILEGES = "SELECT /* tidelog privileges */ PRIVILEGE FROM SESSION_PRIVS"
 _CONTAINER = "SELECT /* tidelog container */ SYS_CONTEXT('USERENV', 'CON_NAME') FROM DUAL"
 _UNDO = "SELECT /* tidelog undo */ VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
@@ -87,9 +88,10 @@ def _version(session: Session) -> Iterator[Finding]:
 def _grants(session: Session, config: Config) -> Iterator[Finding]:
     user, everywhere = config.user, " CONTAINER=ALL" if config.pdb else ""
     held = {row[0] for row in session.query(_PRIVILEGES)}
-    wanted = ["LOGMINING", *(["SET CONTAINER"] if config.pdb else [])]
+    wanted = ["LOGMINING", "SELECT ANY TRANSACTION", *(["SET CONTAINER"] if config.pdb else [])]
     missing = [f"GRANT {name} TO {user}{everywhere};" for name in wanted if name not in held]
-    missing += [f"GRANT SELECT ON {_granted(v)} TO {user}{everywhere};" for v in _views(config) if not _may(session, v)]
+    hidden = [view for view in _views(session, config) if not _may(session, view)]
+    missing += [f"GRANT SELECT ON {_granted(view)} TO {user}{everywhere};" for view in hidden]
     if not _executes(session):
         missing.append(f"GRANT EXECUTE ON DBMS_LOGMNR TO {user}{everywhere};")
     if config.strategy == "redo_log_catalog" and not session.one(_BUILD_PACKAGE):
@@ -100,9 +102,11 @@ def _grants(session: Session, config: Config) -> Iterator[Finding]:
         yield Finding("ok", f"user {user}", "It may mine the log.")
 
 
-def _views(config: Config) -> Iterator[str]:
+def _views(session: Session, config: Config) -> Iterator[str]:
     yield from _LOG_VIEWS
     yield from _MINING_VIEWS
+    if _may(session, "V$PARAMETER") and pending.is_cluster(session):
+        yield "GV$TRANSACTION"
     if config.snapshot.mode != "no_data":
         yield "V$VERSION"
 
@@ -113,8 +117,11 @@ def _granted(view: str) -> str:
 
 
 def _may(session: Session, view: str) -> bool:
+    """What a mining session tells can only be asked in one: that there is none is known to whoever may ask."""
     try:
         session.query(f"SELECT /* tidelog may */ COUNT(*) FROM {view} WHERE 1 = 0")
+    except SessionGone:
+        return True
     except ConfigError:
         return False
     return True
@@ -196,6 +203,15 @@ def _log_sizes(scene: Scene) -> Iterator[Finding]:
         yield Finding("warning", "online logs", meaning, cure)
 
 
+def _threads(scene: Scene) -> Iterator[Finding]:
+    for thread in gathering.state(scene.session):
+        if thread.private:
+            meaning = "It is enabled as PRIVATE: what its instance changes is not captured."
+            number = thread.number
+            cure = f"ALTER DATABASE DISABLE THREAD {number}; ALTER DATABASE ENABLE PUBLIC THREAD {number};"
+            yield Finding("warning", f"redo thread {number}", meaning, cure)
+
+
 def _tables(scene: Scene) -> Iterator[Finding]:
     if scene.captured:
         yield Finding("ok", "tables", f"{len(scene.captured)} are captured.")
@@ -221,6 +237,7 @@ _PARTS: tuple[Callable[[Scene], Iterator[Finding]], ...] = (
     _supplemental,
     _destinations,
     _log_sizes,
+    _threads,
     _undo,
     _tables,
 )

@@ -16,7 +16,7 @@ from tidelog.connectors.oracle import queries
 from tidelog.connectors.oracle.config import Config
 from tidelog.connectors.oracle.faults import ConnectionLost, classify
 from tidelog.connectors.oracle.queries import Statement
-from tidelog.errors import NotInstalled, TransientError
+from tidelog.errors import NotInstalled, TransientError, UnsupportedChange
 
 try:
     import oracledb
@@ -26,10 +26,13 @@ except ImportError as exc:
     ) from exc
 
 Row = tuple[Any, ...]
+_REDO_BYTES_MAX = 4000
+_SHOWN = ("INFO", "CLIENT_ID")
+"""Columns of the log that are only looked at: a damaged letter in them harms nobody."""
 
 
 def connect(config: Config) -> Any:
-    """A connection of the driver, in its thin mode. LOBs come as values, not as handles."""
+    """A connection of the driver, in its thin mode."""
     connection = oracledb.connect(
         user=config.user,
         password=config.password,
@@ -39,11 +42,18 @@ def connect(config: Config) -> Any:
         expire_time=1,
     )
     connection.call_timeout = config.query_timeout_ms
-    connection.outputtypehandler = _values
     return connection
 
 
 def _values(cursor: Any, metadata: Any) -> Any:
+    """How a column is fetched. LOBs come as values, not as handles. Redo SQL comes as bytes: it may hold what is no
+    UTF-8, and a statement that goes on in the next row may be cut inside a character."""
+    if metadata.name == "SQL_REDO":
+        size = metadata.internal_size or _REDO_BYTES_MAX
+        return cursor.var(oracledb.DB_TYPE_VARCHAR, size, arraysize=cursor.arraysize, bypass_decode=True)
+    if metadata.name in _SHOWN:
+        size = metadata.internal_size or _REDO_BYTES_MAX
+        return cursor.var(oracledb.DB_TYPE_VARCHAR, size, arraysize=cursor.arraysize, encoding_errors="replace")
     large = {
         oracledb.DB_TYPE_CLOB: oracledb.DB_TYPE_LONG,
         oracledb.DB_TYPE_NCLOB: oracledb.DB_TYPE_LONG_NVARCHAR,
@@ -65,6 +75,7 @@ class Session:
         self._lost = False
         with self._translated():
             self._connection = CONNECT(config)
+        self._connection.outputtypehandler = _values
         try:
             for statement in queries.SESSION:
                 self.execute(statement)
@@ -151,6 +162,11 @@ def translated(config: Config) -> Iterator[None]:
     except oracledb.Error as exc:
         operational = isinstance(exc, oracledb.OperationalError | oracledb.InternalError)
         raise classify(config.dsn, str(exc), operational=operational) from exc
+    except UnicodeDecodeError as exc:
+        raise UnsupportedChange(
+            f"Oracle at {config.dsn} has a text that is no valid UTF-8: {exc.object[:40]!r}.",
+            hint="Correct the value in its table, or leave the column out by column.exclude.list.",
+        ) from exc
     except OSError as exc:
         raise TransientError(f"The connection to {config.dsn} broke ({exc.strerror}).") from exc
 

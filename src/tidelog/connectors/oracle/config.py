@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.core import selecting
@@ -18,6 +18,9 @@ BUFFERED, UNBUFFERED = "logminer", "logminer_unbuffered"
 STRATEGIES = ("online_catalog", "hybrid", "redo_log_catalog", "dictionary_from_file")
 UNKNOWN_USER = "UNKNOWN"
 """What LogMiner says of a transaction whose start it has not read."""
+_JDBC = re.compile(r"\Ajdbc:oracle:\w+:", re.IGNORECASE)
+_PASSWORD = re.compile(r"password\s*=", re.IGNORECASE)
+_PATTERN_BYTES_MAX = 512
 _PLAIN = re.compile(r"[\w$#]+\.[\w$#]+")
 
 
@@ -35,7 +38,11 @@ CONNECTION = (
     ),
     Setting("database.dbname", "Service name of the database; in a container database that of the root.", None),
     Setting("database.pdb.name", "Pluggable database to capture; empty for a database without containers.", ""),
-    Setting("database.url", "Connect descriptor or Easy Connect text instead of host, port and service.", ""),
+    Setting(
+        "database.url",
+        "Connect descriptor or Easy Connect text instead of host, port and service; without user and password.",
+        "",
+    ),
     Setting("database.connect.timeout.ms", "How long one attempt to connect may take.", "10000", count),
     Setting(
         "database.query.timeout.ms", "How long one round trip of a query may take; 0 for any time.", "600000", count
@@ -69,7 +76,7 @@ MINING = (
     Setting(
         "log.mining.log.count.min",
         "Log files of each redo thread that one mining session takes at least, counted in sizes of an online log; more "
-        "are added one by one while nothing ends in them. 0: all there are.",
+        "are added one by one while nothing ends in them. 0, and with redo_log_catalog: all there are.",
         "0",
         count,
     ),
@@ -142,7 +149,13 @@ MINING = (
     ),
     Setting(
         "log.mining.transaction.retention.ms",
-        "Buffered: a transaction that stays open for longer is given up, with a warning; 0: never.",
+        "Buffered: a transaction that stays open for longer is given up, with a notification; 0: never.",
+        "0",
+        count,
+    ),
+    Setting(
+        "log.mining.buffer.transaction.events.threshold",
+        "Buffered: a transaction with more events is given up, with a notification; 0: never.",
         "0",
         count,
     ),
@@ -249,6 +262,7 @@ class Config:
     accounts: Accounts = Accounts()
     watermark_interval_s: float = 10.0
     retention_s: float = 0.0
+    events_max: int = 0
     include_redo_sql: bool = False
     tracked: Tracked = Tracked()
     lob: bool = False
@@ -283,7 +297,7 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:  # no
         host=values["database.hostname"],
         port=values["database.port"],
         pdb=values["database.pdb.name"].upper(),
-        url=values["database.url"].removeprefix("jdbc:oracle:thin:@").removeprefix("//"),
+        url=_url(values["database.url"]),
         connect_timeout_s=max(1.0, values["database.connect.timeout.ms"] / 1000),
         query_timeout_ms=values["database.query.timeout.ms"],
         fetch_rows=max(1, values["query.fetch.size"]),
@@ -293,6 +307,7 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:  # no
         heartbeat_interval_s=values["heartbeat.interval.ms"] / 1000,
         watermark_interval_s=values["log.mining.low.watermark.interval.ms"] / 1000,
         retention_s=values["log.mining.transaction.retention.ms"] / 1000,
+        events_max=values["log.mining.buffer.transaction.events.threshold"],
         tracked=_tracked(values),
         accounts=_accounts(values),
         selection=selecting.read(
@@ -301,12 +316,38 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:  # no
             database=values["database.pdb.name"].upper() or values["database.dbname"],
             prefix=values["database.dbname"],
         ),
-        snapshot=snapshots.read(values),
+        snapshot=_snapshot(values),
         reader=values["snapshot.database.user"],
         reader_password=values["snapshot.database.password"],
         **_mining(values),
         **_logs(values),
     )
+
+
+def _snapshot(values: Mapping[str, Any]) -> SnapshotSettings:
+    """The signal table may be written with its database before it, as SCHEMA.TABLE or DATABASE.SCHEMA.TABLE."""
+    found = snapshots.read(values)
+    database, _, table = found.signal_table.partition(".")
+    if "." not in table:
+        return found
+    here = values["database.pdb.name"] or values["database.dbname"]
+    if database.upper() != here.upper():
+        raise ConfigError(
+            f"signal.data.collection is in the database {database}, but {here} is captured.",
+            hint="Write SCHEMA.TABLE.",
+        )
+    return replace(found, signal_table=table)
+
+
+def _url(text: str) -> str:
+    """Where the database is. Nothing of a text with a password in it is ever shown, so it is not taken at all."""
+    account, _, place = _JDBC.sub("", text.strip()).rpartition("@")
+    if account or _PASSWORD.search(text):
+        raise ConfigError(
+            "database.url has a user or a password in it.",
+            hint="Put them into database.user and database.password, and leave in database.url what comes after the @.",
+        )
+    return place.removeprefix("//")
 
 
 def _mining(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -365,8 +406,11 @@ def _require(values: Mapping[str, Any]) -> None:
             "log.mining.strategy is dictionary_from_file, but log.mining.path.dictionary is missing.",
             hint="Name the file on the server that DBMS_LOGMNR_D.BUILD has written.",
         )
-    if values["log.mining.query.filter.mode"] == "in":
-        _require_plain(values)
+    match values["log.mining.query.filter.mode"]:
+        case "in":
+            _require_plain(values)
+        case "regex":
+            _require_short(values)
 
 
 def _require_plain(values: Mapping[str, Any]) -> None:
@@ -377,6 +421,22 @@ def _require_plain(values: Mapping[str, Any]) -> None:
                     f"log.mining.query.filter.mode is in, but {name} has the regular expression {entry!r}.",
                     hint="Write plain names such as INVENTORY.ORDERS, or choose regex or none.",
                 )
+
+
+def _require_short(values: Mapping[str, Any]) -> None:
+    for name in ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list"):
+        for entry in split_patterns(values[name]):
+            if len(anchored(entry).encode()) > _PATTERN_BYTES_MAX:
+                raise ConfigError(
+                    f"log.mining.query.filter.mode is regex, but {name} has an expression that is longer than "
+                    f"{_PATTERN_BYTES_MAX} bytes: {entry[:60]!r}…",
+                    hint="Write several expressions, separated by commas, or choose none: tidelog filters by itself.",
+                )
+
+
+def anchored(pattern: str) -> str:
+    """An expression of ours as Oracle's, which looks for it anywhere."""
+    return f"^({pattern})$"
 
 
 def plain(pattern: str) -> str:

@@ -16,7 +16,7 @@ from tidelog.connectors.oracle import check, config, decode, note, pending, posi
 from tidelog.connectors.oracle.buffered import BufferedTail
 from tidelog.connectors.oracle.catalog import Catalog
 from tidelog.connectors.oracle.client import Session, as_reader
-from tidelog.connectors.oracle.config import Config
+from tidelog.connectors.oracle.config import Accounts, Config
 from tidelog.connectors.oracle.logs import gathering
 from tidelog.connectors.oracle.note import Note
 from tidelog.connectors.oracle.tables import Tables
@@ -125,7 +125,8 @@ class OracleConnector:
         if self._config.unbuffered:
             self._require_log(told.mine_from, start)
             return UnbufferedTail(self._config, start, known, memory_bytes, told)
-        self._require_log(told.mine_from if kept is None else kept.resume, start)
+        by_account = self._config.accounts != Accounts()  # then the buffer does not know all: who was left out
+        self._require_log(told.mine_from if kept is None or by_account else kept.resume, start)
         return BufferedTail(self._config, start, known, memory_bytes, told, kept)
 
     def _require_log(self, scn: int | None, start: int) -> None:
@@ -135,8 +136,14 @@ class OracleConnector:
     def _noted(self, text: str | None) -> Note:
         return note.parse(text) if text else self._first
 
+    def scope(self) -> str:
+        config = self._config
+        if config.unbuffered:
+            return ""
+        return f"{config.selection.fingerprint} {config.accounts} {config.lob} {config.include_redo_sql}"
+
     def limits(self) -> Limits:
-        return Limits(age_s=self._config.retention_s)
+        return Limits(age_s=self._config.retention_s, events=self._config.events_max)
 
     def log_end(self) -> int:
         return position.of_scn(self._scn())

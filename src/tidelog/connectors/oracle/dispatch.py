@@ -48,8 +48,8 @@ _LARGE = [
     queries.LONG_WRITE,
 ]
 _OPS[_LARGE] = ord(Op.UPDATE)
-_TEMPORARY = "/* No SQL_REDO for temporary tables */"
-_TRUNCATE = re.compile(r"(?:/\*.*?\*/|\s)*truncate\s+table\b", re.IGNORECASE | re.DOTALL)
+_TEMPORARY = b"/* No SQL_REDO for temporary tables */"
+_TRUNCATE = re.compile(rb"(?:/\*.*?\*/|\s)*truncate\s+table\b", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Dispatch:
         self._hybrid = config.strategy == "hybrid"
         self._failures = config.selection.failures
         self._flags = payload.SHOWN if config.include_redo_sql else 0
+        self._gaps: set[int] = set()
 
     def pieces(self, rows: Rows) -> Iterator[tuple[int, Rows]]:
         """Cut before each DDL, with the place of each piece: the rows of one piece have the same versions."""
@@ -120,7 +121,7 @@ class Dispatch:
         mine = rows.take(places)
         packed = payload.pack(
             code=mine.code,
-            sql=_strings(mine.sql),
+            sql=pa.array(mine.sql, pa.binary()),
             thread=mine.thread,
             flags=self._flags | np.where(kinds.undo[places], UNDO, 0),
             sequence=mine.sequence,
@@ -184,7 +185,7 @@ class Dispatch:
 
     def _report(self, rows: Rows, ignored: Mask) -> None:
         for place in np.flatnonzero((rows.code == queries.MISSING_SCN) & ~ignored).tolist():
-            _LOG.warning("The log has a gap at SCN %d: LogMiner says %s.", rows.scn[place], rows.info[place])
+            self._report_gap(int(rows.scn[place]), rows.info[place])
         unsupported = np.flatnonzero((rows.code >= queries.UNSUPPORTED) & ~ignored)
         for place in unsupported.tolist():
             if self._tables.find(rows.owner[place], rows.table[place], int(rows.object[place])) is not None:
@@ -194,6 +195,12 @@ class Dispatch:
                     rows.scn[place],
                     rows.info[place],
                 )
+
+    def _report_gap(self, scn: int, info: str | None) -> None:
+        """Once: the unbuffered way reads of it in every pass."""
+        if scn not in self._gaps:
+            self._gaps.add(scn)
+            _LOG.warning("The log has a gap at SCN %d: LogMiner says %s.", scn, info)
 
 
 def _strings(texts: Texts) -> pa.Array:
@@ -206,7 +213,7 @@ def _keys(rowids: Texts) -> Ints:
 
 def _has_sql(rows: Rows) -> Mask:
     sql = rows.sql
-    return (sql != None) & (sql != "") & (sql != _TEMPORARY)  # type: ignore[no-any-return]  # noqa: E711  elementwise
+    return (sql != None) & (sql != b"") & (sql != _TEMPORARY)  # type: ignore[no-any-return]  # noqa: E711  elementwise
 
 
 def _named(rows: Rows, place: int) -> str:

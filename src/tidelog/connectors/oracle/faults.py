@@ -25,6 +25,10 @@ class SessionGone(TransientError):
     """There is no mining session (any more)."""
 
 
+class MiningFailed(TransientError):
+    """LogMiner itself has failed: another session may do better."""
+
+
 class RangeInvalid(TransientError):
     """The SCN range lies outside of what the log holds yet."""
 
@@ -53,7 +57,8 @@ _TIME_CURES: dict[type[TransientError], dict[int, str]] = {
     LogMissing: dict.fromkeys((308, 1284, 1285, 1289, 1291, 1293, 19625, 27037, 27041, 27046), _AGAIN),
     LogReused: dict.fromkeys((310, 334), _AGAIN),
     SessionGone: dict.fromkeys((1292, 1306, 1307), "tidelog begins a new mining session."),
-    RangeInvalid: dict.fromkeys((1280, 1281), "tidelog waits until the log has come further."),
+    MiningFailed: {1280: "tidelog begins a new mining session. The server's alert log says more."},
+    RangeInvalid: {1281: "tidelog waits until the log has come further."},
     DictionaryMissing: dict.fromkeys((1368, 1371), "tidelog builds a dictionary in the log."),
     ScnUnknown: dict.fromkeys((8180, 8181, 8186), "Neither is needed to go on."),
     SnapshotTooOld: dict.fromkeys((1555, 1466, 8176, 22924, 30052), _UNDO),

@@ -9,8 +9,9 @@ What we decide, where the log is not clear:
 - An UPDATE joins the change before it only where Oracle itself has split one change: it sets nothing but large columns,
   and one of the two has no row id yet. Two UPDATEs of a user stay two.
 - A value that is begun again in the same change, and written from its first character on, is another change.
-- LOB_ERASE and LOB_TRIM change a value that is known. If it is not, the row is told all the same, with the value as
-  unavailable, and reported; nothing is lost without a word.
+- A value is set as a whole by a trim to nothing and pieces, or by pieces from its first place on and a trim to where
+  they end. Pieces alone, LOB_ERASE and other LOB_TRIM change a part of a value. If that is not known, the row is told
+  all the same, with the value as unavailable, and reported; nothing is lost without a word.
 - A value that comes out as it was, because nothing was written, is no change.
 - An undo takes back the whole change of its row, with all that was written into it.
 """
@@ -29,6 +30,7 @@ import pyarrow as pa
 from tidelog.connectors.oracle import draft, payload, queries
 from tidelog.connectors.oracle.dispatch import UNDO
 from tidelog.connectors.oracle.redo import charsets, dml, fragments, lobs, rowid
+from tidelog.connectors.oracle.redo.dml import wrong
 from tidelog.connectors.oracle.redo.fragments import Begun, Piece
 from tidelog.connectors.oracle.redo.literals import hex_digits, is_empty
 from tidelog.connectors.oracle.redo.values import UNAVAILABLE, Change, Sql, Value, is_large
@@ -43,6 +45,7 @@ _CUT = re.compile(r"dbms_lob\.(trim|erase)\s*\(\s*\w+\s*,\s*(\d+)\s*(?:,\s*(\d+)
 _TAKES_BACK = {queries.DELETE: Op.CREATE, queries.INSERT: Op.DELETE, queries.UPDATE: Op.UPDATE}
 _NO_ROW = rowid.NONE.encode()
 _UTF16 = "utf-16-le"
+_EMPTY = {False: "EMPTY_CLOB()", True: "EMPTY_BLOB()"}
 _BEGINS = {
     queries.SELECT_LOB_LOCATOR: fragments.locator,
     queries.XML_BEGIN: fragments.xml_begin,
@@ -61,6 +64,7 @@ class Written:
     pieces: list[Piece] = field(default_factory=list)
     document: list[str | bytes] = field(default_factory=list)
     """Of XML: it may be cut inside a character."""
+    binary: bool = False
     unknown: bool = False
     was_cut: bool = False
 
@@ -76,13 +80,23 @@ class Written:
     def is_fresh(self) -> bool:
         return not (self.pieces or self.document or self.unknown or self.was_cut)
 
+    @property
+    def is_blank(self) -> bool:
+        """Cut, and nothing was written since."""
+        return self.was_cut and not self.pieces
+
     def cut(self, what: str, amount: int, offset: int, charset: str) -> None:
         """Trim to `amount`, or erase so much from `offset` on."""
         now = self.value(charset)
+        if what == "trim" and not amount:
+            now, self.unknown = Sql(_EMPTY[self.binary]), False
+        elif what == "trim" and now is UNAVAILABLE and not self.unknown:
+            now = lobs.beginning(self.pieces, amount)
         if not isinstance(now, str):
             self.unknown = True
             return
-        self.initial, self.pieces, self.was_cut = _cut(now, what, amount, offset), [], True
+        empty = isinstance(now, Sql) and is_empty(now)
+        self.initial, self.pieces, self.was_cut = now if empty else _cut(now, what, amount, offset), [], True
 
 
 @dataclass(eq=False)
@@ -109,7 +123,10 @@ class Entry:
 
     @property
     def sql(self) -> str:
-        return self.raw[self.prefix :].decode()
+        try:
+            return self.raw[self.prefix :].decode()
+        except UnicodeDecodeError:
+            raise wrong("it is no valid UTF-8") from None
 
     def image(self, charset: str) -> Change:
         told = {name: written.value(charset) for name, written in self.values.items() if not written.is_fresh}
@@ -226,6 +243,13 @@ class RowMerging:
         if target is None:
             _report(entry, "a piece of a large value came without its beginning, and is left out.")
             return
+        try:
+            self._write_into(queue, target, entry, code)
+        except UnsupportedChange as unsupported:
+            target.value.unknown = True
+            _report(entry, unsupported.message)
+
+    def _write_into(self, queue: Queue, target: Target, entry: Entry, code: int) -> None:
         match code:
             case queries.XML_WRITE:
                 part = fragments.xml_bytes(entry.sql)
@@ -235,18 +259,31 @@ class RowMerging:
             case queries.LOB_WRITE:
                 piece = fragments.lob_write(entry.sql)
                 if target.again is not None:
-                    target = queue.target = _continued(queue, target, piece)
+                    target = queue.target = self._continued(queue, target, anew=piece.offset == 0)
                 target.value.pieces.append(piece)
             case _:
-                self._cut(target, entry)
+                self._cut(queue, target, entry)
 
-    def _cut(self, target: Target, entry: Entry) -> None:
+    def _cut(self, queue: Queue, target: Target, entry: Entry) -> None:
         """LOB_TRIM and LOB_ERASE."""
         found = _CUT.search(entry.sql)
         if found is None:
             target.value.unknown = True
-        else:
-            target.value.cut(found[1].lower(), int(found[2]), int(found[3] or 1) - 1, self._charset)
+            return
+        what, amount, offset = found[1].lower(), int(found[2]), int(found[3] or 1) - 1
+        if target.again is not None:
+            target = queue.target = self._continued(queue, target, anew=what == "trim" and not amount)
+        target.value.cut(what, amount, offset, self._charset)
+
+    def _continued(self, queue: Queue, target: Target, *, anew: bool) -> Target:
+        """A value that was begun again in the same change: written from the start, it is another change."""
+        assert target.again is not None
+        if not anew or target.value.is_blank:
+            return replace(target, again=None)
+        known = target.value.value(self._charset)
+        following = _derive(queue, target.again, target.begun, target.row_id)
+        following.value.initial = known
+        return following
 
     # -- what comes out ----------------------------------------------------------------------------------------
 
@@ -348,16 +385,8 @@ def _derive(queue: Queue, entry: Entry, begun: Begun, row_id: bytes) -> Target:
 
 def _target(entry: Entry, begun: Begun, row_id: bytes, again: Entry | None = None) -> Target:
     entry.joined = True
-    entry.values.setdefault(begun.column, Written((entry.after or {}).get(begun.column)))
+    entry.values.setdefault(begun.column, Written((entry.after or {}).get(begun.column), binary=begun.binary))
     return Target(entry, begun, row_id, again)
-
-
-def _continued(queue: Queue, target: Target, piece: Piece) -> Target:
-    """A value that was begun again in the same change: written from the start, it is another change."""
-    assert target.again is not None
-    if piece.offset == 0:
-        return _derive(queue, target.again, target.begun, target.row_id)
-    return replace(target, again=None)
 
 
 def _undo(queue: Queue, code: int, row_id: bytes) -> None:

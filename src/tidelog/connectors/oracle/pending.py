@@ -1,7 +1,8 @@
 """The transactions that are open when a capture first starts.
 
-They may commit later, and then count as a whole, although part of them was logged before. So they are asked for
-together with the SCN at which the capture starts, in one statement, and the log is read from where the oldest began.
+They may commit later, and then count as a whole, although part of them was logged before: the log is read from where
+the oldest began. V$TRANSACTION tells what is open at some moment between two questions for the SCN. Whatever is open
+at the second SCN was open then, or began after the first: no commit in between is missed.
 """
 
 from __future__ import annotations
@@ -22,17 +23,25 @@ class Start:
 
     scn: int
     pending: Mapping[int, int]
+    low: int
+    """What is open at `scn` is pending, or began after this."""
 
     @property
     def mine_from(self) -> int:
-        return min([self.scn, *(begun - 1 for begun in self.pending.values())])
+        return min([self.low, *(begun - 1 for begun in self.pending.values())])
+
+
+def is_cluster(session: Session) -> bool:
+    """Whether other instances have transactions, too."""
+    return str(session.one(queries.RAC) or "").upper() == "TRUE"
 
 
 def look(session: Session) -> Start:
-    rac = str(session.one(queries.RAC) or "").upper() == "TRUE"
-    rows = session.query(queries.pending(rac=rac))
-    found = {int.from_bytes(xid, "big", signed=True): int(begun) for _, xid, begun in rows if xid is not None}
-    return Start(int(rows[0][0]), found)
+    rac = is_cluster(session)
+    low = int(session.one(queries.CURRENT_SCN)) - 1
+    rows = session.query(queries.open_transactions(rac=rac))
+    found = {int.from_bytes(xid, "big", signed=True): int(begun) for xid, begun in rows}
+    return Start(int(session.one(queries.CURRENT_SCN)), found, low)
 
 
 def written(pending: Mapping[int, int]) -> str:

@@ -55,15 +55,18 @@ def same_slot(xid: int, other: int) -> bool:
 
 class Commits:
     """Positions of commits, as they come. `start` is where delivery goes on; `delivered` is what an offset says of that
-    place, or of an earlier one."""
+    place, or of an earlier one. That may have the same SCN and list fewer commits than stand before `start`: then the
+    first of those that it does not list were delivered, too."""
 
     def __init__(self, start: int, delivered: CommitScn) -> None:
+        here = scn_of(start)
         self._start = start
-        self._told = (delivered.highest or 0) >= scn_of(start)
+        self._listed = {xid for c in delivered.threads.values() if c.scn == here for xid in c.transactions}
+        self._unlisted = start - of_scn(here) - len(self._listed)
         self._threads = {t: (c.scn, list(c.transactions)) for t, c in delivered.threads.items()}
         self._last = start - 1
         self._scn = -1
-        self._n = 0
+        self._n = self._others = 0
 
     def again(self) -> None:
         """The log is read once more from some place: who shares an SCN is counted anew."""
@@ -80,14 +83,24 @@ class Commits:
         """Where this commit stands; None if it was delivered already. Each commit of the log is asked for, whether or
         not anything of it is captured: they all count."""
         if scn != self._scn:
-            self._scn, self._n = scn, 0
+            self._scn, self._n, self._others = scn, 0, 0
         natural = of_scn(scn) + self._n
         self._n += 1
-        if self.handled(thread, scn, xid) or (natural < self._start and not self._told):
+        before = self._stands_before(scn, xid)
+        if self.handled(thread, scn, xid):
             return None
         self._record(thread, scn, xid)
+        if before:
+            return None
         self._last = max(natural, self._last + 1)
         return self._last
+
+    def _stands_before(self, scn: int, xid: int) -> bool:
+        """Whether this commit has the SCN of `start` and stands before it, though it is not listed."""
+        if scn != scn_of(self._start) or xid_text(xid) in self._listed:
+            return False
+        self._others += 1
+        return self._others <= self._unlisted
 
     def _record(self, thread: int, scn: int, xid: int) -> None:
         known = self._threads.get(thread)

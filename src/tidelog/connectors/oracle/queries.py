@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.connectors.oracle.config import UNKNOWN_USER, Config, plain
+from tidelog.connectors.oracle.config import UNKNOWN_USER, Config, anchored, plain
 from tidelog.model.selection import split_patterns
 
 INSERT, DELETE, UPDATE, DDL, START, COMMIT = 1, 2, 3, 5, 6, 7
@@ -41,6 +41,7 @@ FIXED = (
     "ROLLBACK", "STATUS", "INFO", "SSN", "THREAD#", "DATA_OBJ#", "DATA_OBJV#", "DATA_OBJD#", "START_SCN", "COMMIT_SCN",
     "SEQUENCE#",
 )  # fmt: skip
+_LIST_MAX = 1000
 OPTIONAL = ("START_TIMESTAMP", "COMMIT_TIMESTAMP", "RS_ID", "USERNAME", "CLIENT_ID")
 
 
@@ -84,11 +85,11 @@ def contents_buffered(config: Config, low: int, high: int) -> Statement:
 
 
 def contents_unbuffered(config: Config, low: int, high: int) -> Statement:
-    """What was committed in [low, high), transaction by transaction. A START and a DDL have no COMMIT_SCN: they come
-    always, also those of transactions whose other rows lie outside."""
+    """What was committed in [low, high), transaction by transaction. A START, a DDL and a gap have no COMMIT_SCN: they
+    come always, also those of transactions whose other rows lie outside."""
     scope = (
         "((COMMIT_SCN >= :low AND COMMIT_SCN < :high)"
-        f" OR (COMMIT_SCN IS NULL AND OPERATION_CODE IN ({_list((DDL, START))})))"
+        f" OR (COMMIT_SCN IS NULL AND OPERATION_CODE IN ({_list((DDL, START, MISSING_SCN))})))"
     )
     return _contents(config, "committed", scope, low, high)
 
@@ -97,7 +98,7 @@ def _contents(config: Config, name: str, scope: str, low: int, high: int) -> Sta
     rows = " AND ".join([f"OPERATION_CODE IN ({_list(codes(config))})", *_tables(config), *_accounts(config)])
     ddl = " AND ".join([f"OPERATION_CODE = {DDL} AND INFO NOT LIKE 'INTERNAL DDL%'", *_accounts(config)])
     what = f"(OPERATION_CODE IN ({_list(_ENDS)}) OR ({rows}) OR ({ddl}))"
-    where = " AND ".join([scope, *_container(config), what])
+    where = " AND ".join([scope, *_container(config, MISSING_SCN), what])
     chosen = ", ".join(columns(config))
     return Statement(
         f"SELECT /* tidelog {name} */ {chosen} FROM V$LOGMNR_CONTENTS WHERE {where}",
@@ -115,24 +116,15 @@ def transactions(config: Config, low: int, high: int) -> Statement:
     )
 
 
-def commits_across(config: Config, scn: int) -> Statement:
-    """Transactions that had begun at `scn` and were committed at or after it: XID and START_SCN."""
-    where = " AND ".join(
-        [f"OPERATION_CODE = {COMMIT}", "SCN >= :low AND START_SCN <= :low", *_container(config)],
-    )
-    return Statement(
-        f"SELECT /* tidelog commits */ XID, START_SCN FROM V$LOGMNR_CONTENTS WHERE {where}",
-        {"low": scn, **_container_binds(config)},
-    )
-
-
 def codes(config: Config) -> tuple[int, ...]:
     """The operation codes of changes of rows."""
     return (*_ROWS, *(_LARGE if config.lob else ()))
 
 
-def _container(config: Config) -> list[str]:
-    return ["SRC_CON_NAME = :pdb"] if config.pdb else []
+def _container(config: Config, *anywhere: int) -> list[str]:
+    """Rows of the pluggable database; those with a code that is `anywhere` belong to none."""
+    others = f" OR OPERATION_CODE IN ({_list(anywhere)})" if anywhere else ""
+    return [f"(SRC_CON_NAME = :pdb{others})"] if config.pdb else []
 
 
 def _container_binds(config: Config) -> dict[str, Any]:
@@ -165,15 +157,23 @@ def _named(config: Config) -> list[str]:
     listed = selection.include_tables or selection.exclude_tables
     sign = "" if selection.include_tables else "NOT "
     if config.filter_mode == "in" and listed:
-        return [f"{name} {sign}IN ({_list(plain(entry) for entry in split_patterns(listed))})"]
+        return [_among(name, [plain(entry) for entry in split_patterns(listed)], sign)]
     return _match(name, listed, sign)
 
 
 def _match(what: str, patterns: str, sign: str = "") -> list[str]:
-    """Oracle has no groups that capture nothing, and by default compares as the session's language does."""
+    """One by one, because Oracle takes short patterns only. It has no groups that capture nothing, and by default
+    compares as the session's language does."""
     if not patterns:
         return []
-    return [f"{sign}REGEXP_LIKE({what}, {literal('^(' + '|'.join(split_patterns(patterns)) + ')$')}, 'c')"]
+    each = [f"REGEXP_LIKE({what}, {literal(anchored(pattern))}, 'c')" for pattern in split_patterns(patterns)]
+    return [f"{sign}({' OR '.join(each)})"]
+
+
+def _among(what: str, names: Sequence[str], sign: str = "") -> str:
+    """In one of several lists: a list has at most a thousand entries."""
+    portions = [names[at : at + _LIST_MAX] for at in range(0, len(names), _LIST_MAX)]
+    return f"{sign}({' OR '.join(f'{what} IN ({_list(some)})' for some in portions)})"
 
 
 def _accounts(config: Config) -> list[str]:
@@ -189,8 +189,8 @@ def _account(column: str, include: Sequence[str], exclude: Sequence[str]) -> lis
     listed, sign = (include, "") if include else (exclude, "NOT ")
     if not listed:
         return []
-    known = _list(name.upper() for name in listed)
-    return [f"({column} IS NULL OR {column} = {literal(UNKNOWN_USER)} OR UPPER({column}) {sign}IN ({known}))"]
+    known = _among(f"UPPER({column})", [name.upper() for name in listed], sign)
+    return [f"({column} IS NULL OR {column} = {literal(UNKNOWN_USER)} OR {known})"]
 
 
 # -- mining sessions -----------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def remove_logfile(name: str) -> Statement:
     )
 
 
-ADDED = Statement("SELECT /* tidelog added */ FILENAME FROM V$LOGMNR_LOGS")
+ADDED = Statement("SELECT /* tidelog added */ FILENAME FROM V$LOGMNR_LOGS WHERE FILENAME IS NOT NULL")
 END_LOGMNR = Statement("BEGIN /* tidelog end */ DBMS_LOGMNR.END_LOGMNR(); END;")
 BUILD_DICTIONARY = Statement(
     "BEGIN /* tidelog dictionary */ DBMS_LOGMNR_D.BUILD(OPTIONS => DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); END;"
@@ -304,7 +304,9 @@ def deleted(scn: int) -> Statement:
 
 def oldest(config: Config) -> Statement:
     """The oldest SCN that a log file still holds."""
-    online = "" if config.archive_only else "SELECT MIN(FIRST_CHANGE#) AS SCN FROM V$LOG UNION "
+    online = (
+        "" if config.archive_only else "SELECT MIN(FIRST_CHANGE#) AS SCN FROM V$LOG WHERE STATUS <> 'UNUSED' UNION "
+    )
     archived = f"SELECT MIN(FIRST_CHANGE#) AS SCN FROM ({_ARCHIVED}{_destinations(config)}{_AVAILABLE})"
     return _commented("oldest", f"SELECT MIN(SCN) FROM ({online}{archived})")
 
@@ -353,6 +355,7 @@ DATABASE = _commented(
 )
 VERSION = _commented("version", "SELECT BANNER FROM V$VERSION")
 RAC = _commented("rac", "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'cluster_database'")
+CHARSET = _commented("charset", "SELECT VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'NLS_CHARACTERSET'")
 UTC_OFFSET = _commented("offset", "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL")
 """Times in V$LOGMNR_CONTENTS are those of the server's clock, without their zone."""
 
@@ -370,12 +373,7 @@ def scn_time(scn: int) -> Statement:
     return _commented("time", "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL", {"scn": scn})
 
 
-def pending(*, rac: bool) -> Statement:
-    """The present SCN, and the transactions that are open at it: CURRENT_SCN, XID, START_SCN. At least one row, maybe
-    without a transaction."""
+def open_transactions(*, rac: bool) -> Statement:
+    """Those that have changed something: XID, START_SCN."""
     view = "GV$TRANSACTION" if rac else "V$TRANSACTION"
-    return _commented(
-        "pending",
-        f"SELECT D.CURRENT_SCN, T.XID, T.START_SCN FROM V$DATABASE D LEFT OUTER JOIN {view} T"
-        " ON T.START_SCN < D.CURRENT_SCN AND T.START_SCN > 1",
-    )
+    return _commented("pending", f"SELECT XID, START_SCN FROM {view} WHERE START_SCN > 1")

@@ -1,7 +1,8 @@
 """Rows of V$LOGMNR_CONTENTS as columns.
 
 The driver hands over tuples. They are turned into numpy columns at once, one pass for each column; a statement that
-goes on in the next rows (CSF) is joined on the way. Nothing here knows what a row means.
+goes on in the next rows (CSF) is joined on the way. Statements are bytes, because some are no valid UTF-8: who decodes
+them says so. Nothing here knows what a row means.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NUMBERS = {
 }
 _TIMES = {"time_us": "TIMESTAMP", "start_us": "START_TIMESTAMP", "commit_us": "COMMIT_TIMESTAMP"}
 _TEXTS = {
-    "sql": "SQL_REDO",
+    "sql": "SQL_REDO",  # as bytes
     "table": "TABLE_NAME",
     "owner": "SEG_OWNER",
     "operation": "OPERATION",
@@ -47,6 +48,7 @@ _TEXTS = {
     "user": "USERNAME",
     "client": "CLIENT_ID",
 }
+_NUMBER_MAX = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1)  # as the server's clock shows it, without a zone
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -73,6 +75,7 @@ class Rows:
     start_us: Ints
     commit_us: Ints
     sql: Texts
+    """Bytes."""
     table: Texts
     owner: Texts
     operation: Texts
@@ -109,8 +112,8 @@ def _numbers(column: Sequence[Any] | None, count: int) -> Ints:
         return np.zeros(count, np.int64)
     try:
         return np.array(column, np.int64)
-    except TypeError:  # some are NULL
-        return np.array([value or 0 for value in column], np.int64)
+    except (TypeError, OverflowError):  # some are NULL, or the greatest SCN there is, which means none
+        return np.array([value if value and value <= _NUMBER_MAX else 0 for value in column], np.int64)
 
 
 def _xids(column: Sequence[bytes | None] | None, count: int) -> Ints:

@@ -7,6 +7,7 @@ age ends it. What goes wrong on the way is cured by a new session, a few times i
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from tidelog.connectors.oracle.faults import (
     DictionaryMissing,
     LogMissing,
     LogReused,
+    MiningFailed,
     RangeInvalid,
     SessionGone,
 )
@@ -30,11 +32,14 @@ from tidelog.connectors.oracle.logs.gathering import Gathering
 from tidelog.connectors.oracle.logs.selector import Chosen, Selector
 from tidelog.connectors.oracle.logs.threads import Thread
 from tidelog.connectors.oracle.queries import Statement
-from tidelog.errors import TransientError
+from tidelog.errors import PositionLost, TransientError
 
+_LOG = logging.getLogger("tidelog.oracle")
 _STARTS_MAX = 5
 """How often in a row a session that cannot be started is tried again."""
-_BROKEN = (LogMissing, LogReused, SessionGone)
+_REFUSED_WARN_S, _REFUSED_MAX_S = 30.0, 600.0
+"""How long a range may be refused that the database says it has logged."""
+_BROKEN = (LogMissing, LogReused, MiningFailed, SessionGone)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class Miner:
         self._primary = True
         self._built = -1
         self._failures = 0
+        self._refused: float | None = None
+        self._warned = False
         self._cut = 0
         self.whole = True
         """Whether the last result was read to its end; if not, its last SCN may be incomplete."""
@@ -102,13 +109,14 @@ class Miner:
             if end <= max(read, start):
                 return None
             self._start(start, end)
-        except RangeInvalid:
+        except RangeInvalid as error:
             self._end()
+            self._wait(error, start, end)
             return None
         except (*_BROKEN, DictionaryMissing) as error:
             self._failed(error)
             return None
-        self._failures = 0
+        self._failures, self._refused, self._warned = 0, None, False
         return Window(start, end, threads, switched=chosen.logs != before)
 
     def rows(self, statement: Statement) -> Iterator[list[Row]]:
@@ -146,13 +154,17 @@ class Miner:
         if found is None:
             return None
         if self._selector is None:
-            self._selector = Selector(self._config.logs_min, _log_bytes(session))
+            self._selector = Selector(self._least(), _log_bytes(session))
         chosen, self._selector = self._selector.choose(found, threads)
         if self._chosen is None or expired or chosen.logs != self._chosen.logs or current != self._current:
             session = self._renew(session, expired)
             self._put(session, chosen)
         self._chosen, self._from, self._current = chosen, start, current
         return chosen
+
+    def _least(self) -> int:
+        """A dictionary in the log has to be in the session, wherever it lies: then all files are."""
+        return 0 if self._config.strategy == "redo_log_catalog" else self._config.logs_min
 
     def _found(self, session: Session, start: int, threads: Sequence[Thread]) -> list[LogFile] | None:
         """Where names come from the log, a dictionary has to be in it: one that lies there already is good enough."""
@@ -186,6 +198,17 @@ class Miner:
         """Committed data only: transactions end where they end, so the session has no end; the query has."""
         last = None if self._committed else end
         self.session.execute(queries.start_logmnr(self._config, start, last, committed=self._committed))
+
+    def _wait(self, error: RangeInvalid, start: int, end: int) -> None:
+        """A range that is refused may be there a moment later; not for ever."""
+        self._refused = self._clock() if self._refused is None else self._refused
+        since_s = self._clock() - self._refused
+        what = f"LogMiner refuses the range of SCNs from {start} to {end} for {since_s:.0f} s: {error.message}"
+        if since_s >= _REFUSED_MAX_S:
+            raise PositionLost(what, hint=gathering.START_OVER) from error
+        if since_s >= _REFUSED_WARN_S and not self._warned:
+            self._warned = True
+            _LOG.warning("%s It is asked for again.", what)
 
     def _failed(self, error: TransientError) -> None:
         """A new session with newly gathered files cures it, mostly."""

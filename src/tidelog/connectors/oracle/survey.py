@@ -18,6 +18,7 @@ from tidelog.model.schema import Table
 ALL_COLUMNS = "ALL COLUMN LOGGING"
 _TABLES_READ_MAX = 50
 """So many tables are tried to be read; grants are rarely made one by one."""
+_ZONE = "SELECT /* tidelog zone */ PROPERTY_VALUE FROM DATABASE_PROPERTIES WHERE PROPERTY_NAME = 'DBTIMEZONE'"
 
 
 def findings(
@@ -30,6 +31,7 @@ def findings(
         yield from _names(table)
         yield from _columns(table, config)
         yield from _key(table, config)
+    yield from _hybrid(session, config)
     yield from _readable(session, config, captured)
     yield from _signals(catalog, config)
 
@@ -70,6 +72,20 @@ def _key(table: Table, config: Config) -> Iterator[Finding]:
     meaning = "It has no key: targets can only compare whole rows, and its snapshot needs the undo of all its time."
     cure = f"ALTER TABLE {walk.quoted(table)} ADD PRIMARY KEY (…); or set message.key.columns."
     yield Finding("warning", f"table {table.qualified}", meaning, cure)
+
+
+def _hybrid(session: Session, config: Config) -> Iterator[Finding]:
+    """Values that come as bytes of the block are read as most databases have them."""
+    if config.strategy != "hybrid":
+        return
+    zone, charset = session.one(_ZONE), session.one(queries.CHARSET)
+    cure = "Choose online_catalog, and take a new snapshot of tables that are altered."
+    if zone not in ("00:00", "+00:00", "UTC", "GMT"):
+        meaning = f"DBTIMEZONE is {zone}: after DDL, TIMESTAMP WITH LOCAL TIME ZONE is read as if it were UTC."
+        yield Finding("warning", "log.mining.strategy", meaning, cure)
+    if charset not in ("AL32UTF8", "UTF8", "US7ASCII"):
+        meaning = f"The character set is {charset}: after DDL, texts that are not plain ASCII can't be read."
+        yield Finding("warning", "log.mining.strategy", meaning, cure)
 
 
 def _readable(session: Session, config: Config, captured: Sequence[Table]) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ COMMIT, and because a transaction may be larger than memory. Only a pass that wa
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -33,13 +34,12 @@ from tidelog.errors import PositionLost, TidelogError
 from tidelog.model.record import Mark, Op
 from tidelog.model.schema import Table
 
+_LOG = logging.getLogger("tidelog.oracle")
 _ROW_BYTES_MAX = 5000
 """A row with a full SQL_REDO, as the driver hands it over."""
 _ROWS_MIN = 100
 _PING_S = 0.2
-_CHARSET = queries.Statement(
-    "SELECT /* tidelog charset */ VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER = 'NLS_CHARACTERSET'"
-)
+_CLOCK_S = 60.0
 
 
 class MiningTail(ABC):
@@ -60,8 +60,8 @@ class MiningTail(ABC):
         self._session = Session(config, inside=True)
         try:
             self._tables = Versions(Catalog(self._session, config.selection), config, known)
-            self._ahead_us = _ahead_us(self._session.one(queries.UTC_OFFSET))
-            self._charset = str(self._session.one(_CHARSET) or "AL32UTF8") if config.lob else "AL32UTF8"
+            self._look_at_clock()
+            self._charset = str(self._session.one(queries.CHARSET) or "AL32UTF8") if config.lob else "AL32UTF8"
         except TidelogError:
             self._session.close()
             raise
@@ -70,6 +70,7 @@ class MiningTail(ABC):
         self._names = queries.columns(config)
         self._pass: Iterator[list[Row]] | None = None
         self._window: Window | None = None
+        self._told_private: frozenset[int] = frozenset()
         self._feed = self._fresh_feed()
         self._found = False
         self._pause_s = 0.0
@@ -129,10 +130,13 @@ class MiningTail(ABC):
         if time.monotonic() < self._due:
             return False
         self._before_pass()
+        if time.monotonic() - self._clocked >= _CLOCK_S:
+            self._look_at_clock()
         self._window = self._next_window()
         if self._window is None:
             self._rest(found=False)
             return False
+        self._tell_private(self._window)
         self._feed, self._found = self._fresh_feed(), False
         self._pass = self._miner.rows(self._statement(self._window))
         return True
@@ -245,13 +249,29 @@ class MiningTail(ABC):
         private = sorted(self._window.private) if self._window is not None else []
         return np.isin(rows.thread, private) if private else np.zeros(len(rows), np.bool_)
 
+    def _look_at_clock(self) -> None:
+        """How far the server's clock is before UTC: that changes twice a year."""
+        self._ahead_us = _ahead_us(self._session.one(queries.UTC_OFFSET))
+        self._clocked = time.monotonic()
+
+    def _tell_private(self, window: Window) -> None:
+        """Once for each: what their instances commit would be missed without a word."""
+        for thread in sorted(window.private - self._told_private):
+            _LOG.warning("Redo thread %d is enabled as PRIVATE: changes of its instance are not captured.", thread)
+        self._told_private |= window.private
+
     # -- records of our own ------------------------------------------------------------------------------------
 
     def _heartbeat(self) -> Mixed | None:
+        """Only at an SCN that was read to its end: after a restart its place counts as that of a commit which no offset
+        lists, and one that was still to come would be taken for it."""
         interval, scn = self._config.heartbeat_interval_s, self._read_scn()
         if not interval or time.monotonic() - self._beat < interval or not self.quiet():
             return None
-        at, now_us = self._commits.own(max(scn, position.scn_of(self._start))), time.time_ns() // 1000
+        here = max(scn, position.scn_of(self._start))
+        if self._reached < here:
+            return None
+        at, now_us = self._commits.own(here), time.time_ns() // 1000
         if at is None:
             return None
         self._beat = time.monotonic()

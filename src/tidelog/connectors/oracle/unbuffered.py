@@ -51,7 +51,7 @@ class UnbufferedTail(MiningTail):
         super().__init__(config, start, known, memory_bytes, note)
         first = position.scn_of(start)
         told = note.mine_from
-        self._scn = min(first, told) if told is not None else first
+        self._scn = first - 1 if told is None else told
         self._from = first
         self._end = first - 1
         self._current: Current | None = None
@@ -164,7 +164,10 @@ class UnbufferedTail(MiningTail):
         assert self._current is not None
         current, self._current = self._current, None
         scn = int(rows.commit_scn[place]) or int(rows.scn[place])
-        placed = self._commits.place(int(rows.thread[place]), scn, current.xid)
+        thread = int(rows.thread[place])
+        if not thread and not current.begun:
+            return
+        placed = self._commits.place(thread, scn, current.xid)
         ordinal = (base + place) * STEP + 2
         if not current.begun:
             return

@@ -5,7 +5,7 @@ beginnings and ends: a START without a COMMIT, ROLLBACK or REPLICATION_MARKER is
 place up to which everything was read counts as ended: what committed later is still to be read, from its beginning.
 
 The log may lack a START. So the watermark also stays below every transaction that the database itself knew to be open
-some time ago, and does not pass that time: what began since then began after it.
+some time ago, and does not pass the time just before that question: what began since then began after it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Watermark:
             return low
         if read < self._known.scn:
             return low
-        found = self._paired(low, self._known.scn)
+        found = self._paired(low, self._known.low)
         if found is not None:
             self._known = pending.look(self._miner.session)
         return low if found is None else max(low, found)

@@ -187,12 +187,11 @@ class PostgresConnector:
         memory_bytes: int,
         *,
         note: str | None = None,  # noqa: ARG002  the log itself knows all that is needed to read on
-        kept: Kept | None = None,
+        kept: Kept | None = None,  # noqa: ARG002
     ) -> PostgresTail:
         with Session(self._config) as session:
             confirmed = self._require_slot(session, position.resume(start))
-        stale = kept.open if kept is not None else ()
-        return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes, stale=stale)
+        return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
 
     def _require_slot(self, session: Session, start: int | None) -> int:
         """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
@@ -225,6 +224,9 @@ class PostgresConnector:
             raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
         _, _, safe, _, pending, kept = found[0]
         return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
+
+    def scope(self) -> str:
+        return ""  # the server tells a transaction from its beginning
 
     def limits(self) -> Limits:
         """None: the server gives up a transaction by itself, and says so."""

@@ -11,7 +11,7 @@ As in `frame`, all is one vectorised pass; what is rare is looked at one by one,
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -328,12 +328,6 @@ class _Pass:
         log = self._log
         places, ends, times = log.be64(at) | (position.SLOTS - 1), log.be64(at + 8), log.be64(at + 16) + EPOCH_US
         return _rows(self._place[index], xids, Mark.COMMIT, position=places, end=ends, committed=times)
-
-
-def forgotten(xids: Collection[int], resume: int) -> Mixed:
-    """A reading that ends transactions of an earlier one: a new session is told them from their beginning."""
-    ids = np.array(sorted(xids), np.int64)
-    return Mixed((), _marks(_rows(np.arange(len(ids)), ids, Mark.ROLLBACK)), resume)
 
 
 def _rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tidelog.connectors.postgres import position
 from tidelog.connectors.postgres.catalog import Catalog
@@ -17,7 +17,6 @@ from tidelog.connectors.postgres.client import LOG_END, Session, Stream
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.frame import Framer
 from tidelog.connectors.postgres.rest import Rest
-from tidelog.connectors.postgres.streams import forgotten
 from tidelog.connectors.postgres.turns import Turns, worth
 from tidelog.connectors.postgres.versions import Surely
 from tidelog.contracts import Merging, Mixed, Portion
@@ -40,9 +39,7 @@ class PostgresTail:
         *,
         acknowledged: int,
         memory_bytes: int,
-        stale: Collection[int] = (),
     ) -> None:
-        """`stale` are transactions that somebody kept from an earlier session; this one is told all of them again."""
         self._config = config
         self._memory = min(memory_bytes, _PORTION_BYTES_MAX)
         self._session = Session(config)
@@ -51,7 +48,7 @@ class PostgresTail:
         except TidelogError:
             self._session.close()
             raise
-        self._ready: deque[Portion | Mixed] = deque([forgotten(stale, start)] if stale else [])
+        self._ready: deque[Portion | Mixed] = deque()
         self._messages: list[memoryview] = []
         self._bytes = 0
         self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it

@@ -43,6 +43,7 @@ from tidelog.core.fold import (
     require_keys,
 )
 from tidelog.core.settings import Setting, parse
+from tidelog.core.snapshot import watermark
 from tidelog.errors import ConfigError, UnsupportedChange
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
@@ -58,6 +59,8 @@ LOG = logging.getLogger("tidelog.sinks.delta")
 
 DELETED_AT = "_deleted_at"
 PENDING = "tidelog.pending"
+ASKED, _OPEN = "tidelog.asked", "open"
+"""What the source had to show when it was last asked for rows, as a watermark; `open`: nobody has looked yet."""
 
 SETTINGS = (
     Setting("path", "Where the tables go: a directory or any URI that Delta understands.", None),
@@ -166,7 +169,8 @@ class DeltaSink:
         if have is not None and place.identity.items() <= properties.items():
             return target
         if place.origin is not None and place.origin_version is not None:
-            target.become(self._at(place.origin), place.origin_version, {**self.options.properties, **place.identity})
+            properties = {**self.options.properties, **place.identity, ASKED: _OPEN}
+            target.become(self._at(place.origin), place.origin_version, properties)
         elif have is None:
             target.create(self._wanted(table, batch.selection), {**self.options.properties, **place.identity})
         else:
@@ -224,7 +228,7 @@ class DeltaSink:
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
         """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""
         if folded.keeps and (job.changes.snapshotting or self.source is not None):
-            folded = self._find(job, folded)
+            folded = self._find(job, folded, doubted=self._is_doubted(job, runs))
         if folded.origins.num_rows:
             found = job.target.lookup(folded.origins.select(list(job.key)), sorted(folded.keeps))
             folded = carry(folded, job.key, found)
@@ -233,18 +237,40 @@ class DeltaSink:
             folded = answer(folded, job.key, asked, self._ask(job, asked))
         return folded
 
-    def _find(self, job: _Job, folded: Folded) -> Folded:
+    def _is_doubted(self, job: _Job, runs: Sequence[Run]) -> bool:
+        """Whether the target may have rows of a later time than these events: of its snapshot, or because the source
+        was asked for them when it had seen these events already."""
+        if job.changes.snapshotting:
+            return True
+        asked = job.target.properties().get(ASKED)
+        if asked == _OPEN:
+            asked = self._note_asked(job)
+        if not asked:
+            return False
+        seen, told = watermark.from_json(asked), [run.rows.filter(pc.is_valid(run.rows["_xid"])) for run in runs]
+        return any(seen.covers(rows["_position"].to_numpy(), rows["_xid"].to_numpy()).any() for rows in told)
+
+    def _note_asked(self, job: _Job) -> str:
+        """It stands before anything that was asked for is written. While the snapshot runs, that it was is enough."""
+        assert self.source is not None
+        noted = _OPEN if job.changes.snapshotting else self.source.horizon().to_json()
+        if noted != _OPEN or job.target.properties().get(ASKED) != _OPEN:
+            job.target.describe({ASKED: noted})
+        return noted
+
+    def _find(self, job: _Job, folded: Folded, *, doubted: bool) -> Folded:
         """Law 2: rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
         they are there: the source tells them, by key. What it has no more is left out; a later event tells why, which
-        may come after the snapshot: so a row that is not there is asked for at any time. During the snapshot a row that
-        moved is asked for in any case: what the target has under its old key may be of a later time, another's."""
+        may come after the snapshot: so a row that is not there is asked for at any time. A row that moved is asked for
+        as long as what the target has under its old key may be of a later time, another's; and what is answered is of
+        a later time again."""
         rows, key = np.flatnonzero(gaps(folded)), list(job.key)
         moved = np.isin(rows, folded.origins[ROW].to_numpy())
         places = folded.upserts.select(key).take(pa.array(rows))
-        if not job.changes.snapshotting:
+        if not doubted:
             places = _from_origins(places, rows, folded.origins, key)
         absent = match(places, job.target.lookup(places, []), key) < 0
-        missing = rows[absent | moved] if job.changes.snapshotting else rows[absent]
+        missing = rows[absent | moved] if doubted else rows[absent]
         if not len(missing):
             return folded
         keys = folded.upserts.select(key).take(pa.array(missing))
@@ -267,6 +293,7 @@ class DeltaSink:
         else:
             batches = self.source.read_keys(job.table, wanted.names, keys)
         parts = [pa.Table.from_batches([b]).select(wanted.names).cast(wanted) for b in batches]
+        self._note_asked(job)
         return pa.concat_tables([wanted.empty_table(), *parts])
 
     def _sweep(self, job: _Job, keep: pa.Table, folded: Folded | None) -> None:

@@ -20,8 +20,8 @@ from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
 NULLS = frozenset(["NULL", "Unsupported Type"])
-IGNORED = frozenset(["ORA_ARCHIVE_STATE", "ROWID"])
-"""Of Oracle's own: no columns of the table."""
+_IGNORED = re.compile(r"ORA_ARCHIVE_STATE|ROWID|SYS_\w+\$", re.A)
+"""Of Oracle's own, such as SYS_NC00012$: no columns that a user has made."""
 HEAD = re.compile(r'(insert into|update|delete from)\s+"([^"]*)"\s*\.\s*"([^"]*)"\s*', re.A)
 _NAME = re.compile(r'\s*"([^"]*)"\s*([,)])', re.A)
 _VALUES = re.compile(r"\s*values\s*\(", re.A)
@@ -134,9 +134,8 @@ def _before(table: Table, told: Mapping[str, Span | None]) -> dict[str, Known]:
 def named(table: Table, told: Mapping[str, T]) -> dict[str, T]:
     """By the table's own names of the columns."""
     known = {column.name for column in table.columns}
-    return {
-        name if name in known else _numbered(name, table): value for name, value in told.items() if name not in IGNORED
-    }
+    ours = {name: value for name, value in told.items() if name in known or not _IGNORED.fullmatch(name)}
+    return {name if name in known else _numbered(name, table): value for name, value in ours.items()}
 
 
 def _numbered(name: str, table: Table) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import AnyStr
 
 from tidelog.connectors.oracle.redo import charsets, dml
 from tidelog.connectors.oracle.redo.dml import Ending, wrong
@@ -55,14 +56,15 @@ class Piece:
     """From 0; pieces of XML and of 32K strings follow each other and have none."""
 
 
-def join(pieces: Iterable[tuple[int, str | None]]) -> str | None:
+def join(pieces: Iterable[tuple[int, AnyStr | None]]) -> AnyStr | None:
     """(CSF, SQL_REDO) of consecutive rows to one statement: all until the first whose CSF is 0."""
-    parts: list[str | None] = []
+    parts: list[AnyStr] = []
     for continued, part in pieces:
-        parts.append(part)
+        if part is not None:
+            parts.append(part)
         if not continued:
             break
-    return None if all(part is None for part in parts) else "".join(part or "" for part in parts)
+    return parts[0][:0].join(parts) if parts else None
 
 
 def locator(sql: str, table: Table) -> Begun:

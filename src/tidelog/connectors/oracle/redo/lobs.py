@@ -6,7 +6,7 @@ filled with blanks or zeros.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidelog.connectors.oracle.redo.fragments import Piece, plain
 from tidelog.connectors.oracle.redo.literals import hex_digits, is_empty
@@ -19,21 +19,32 @@ def written(initial: Value, pieces: Iterable[Piece]) -> Value:
     """The value after all pieces, as redo SQL would write it: a text, `HEXTORAW('…')`, `EMPTY_CLOB()` or None.
 
     A piece that does not follow on the one before is put where it belongs. If it was not known what stood there, the
-    whole is not known."""
+    whole is not known: more may come after the pieces."""
     told = [piece for piece in pieces if piece.data is not None and piece.data is not UNAVAILABLE]
     if not told:
         return initial
+    if initial is UNAVAILABLE and any(piece.offset is not None for piece in told):
+        return UNAVAILABLE
     binary = any(hex_digits(piece.data) is not None for piece in told if isinstance(piece.data, Sql))
     unit = 1 if binary else 2
     content = bytearray(_bytes(initial, binary))
     for piece in told:
         at = len(content) if piece.offset is None else piece.offset * unit
-        if at > len(content) and initial is UNAVAILABLE:
-            return UNAVAILABLE
         content.extend((b"\0" if binary else b" \0") * ((at - len(content)) // unit))
         data = _bytes(piece.data, binary)
         content[at : at + len(data)] = data
     return Sql(f"HEXTORAW('{content.hex()}')") if binary else content.decode(_UTF16, "replace")
+
+
+def beginning(pieces: Sequence[Piece], count: int) -> Value:
+    """What stands in the first `count` places at least, if the pieces alone tell it."""
+    end = 0
+    for piece in pieces:
+        at = end if piece.offset is None else piece.offset
+        if at > end:
+            return UNAVAILABLE
+        end = max(end, at + piece.length)
+    return written(None, pieces) if end >= count else UNAVAILABLE
 
 
 def _bytes(value: Value, binary: bool) -> bytes:

@@ -1,0 +1,196 @@
+"""A capture that loses its connection goes on at what was acknowledged, with the note of that place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion
+from tidelog.engine.capture import Capture
+from tidelog.errors import TransientError
+from tidelog.journal.buffer import Abandoned
+from tidelog.journal.files import Files
+from tidelog.journal.journal import SegmentJournal
+from tidelog.journal.ledger import Ledger
+from tidelog.model.record import Op
+from tidelog.model.schema import Column, Table
+from tidelog.model.selection import Selection
+
+TABLE = Table(1, "public", "t", (Column("id", "int4"),), ("id",))
+PATIENCE_S = 20.0
+
+Turn = Portion | Mixed | Callable[[], None]
+
+
+def rows(position: int, xid: int = 1, count: int = 3) -> pa.RecordBatch:
+    plain = dict.fromkeys(RECORDS.names, 0) | {"op": ord(Op.CREATE), "origin": None, "payload": b"x"}
+    told = [plain | {"position": position, "ordinal": i, "xid": xid, "lsn": position} for i in range(count)]
+    return pa.RecordBatch.from_pylist(told, schema=RECORDS)
+
+
+def committed(position: int, end: int, note: str | None = None) -> Portion:
+    commit = {"position": position, "end": end, "xid": 1, "committed": 5, "events": 3, "bytes": 3, "note": note}
+    return Portion(end, [Block(TABLE, rows(position))], pa.RecordBatch.from_pylist([commit], schema=TRANSACTIONS))
+
+
+def begun(position: int) -> Portion:
+    """The first part of a large transaction."""
+    return Portion(0, [Block(TABLE, rows(position))], pa.RecordBatch.from_pylist([], schema=TRANSACTIONS))
+
+
+@dataclass
+class Script:
+    """A tail that says its lines."""
+
+    turns: list[Turn]
+
+    def poll(self, wait_s: float, eager: bool) -> Portion | Mixed | None:  # noqa: ARG002
+        if not self.turns:
+            time.sleep(0.01)
+            return None
+        turn = self.turns.pop(0)
+        if isinstance(turn, Portion | Mixed):
+            return turn
+        turn()
+        return None
+
+    def merging(self, xid: int) -> None: ...
+    def acknowledge(self, position: int) -> None: ...
+    def seen(self) -> int:
+        return 0
+
+    reached = seen
+
+    def quiet(self) -> bool:
+        return False
+
+    def keep_alive(self) -> None: ...
+    def ping(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Stage:
+    """A connector whose sessions follow a script each."""
+
+    sessions: list[list[Turn]]
+    keeps: bool = False
+    bounds: Limits = field(default_factory=Limits)
+    begins: list[tuple[int, str | None]] = field(default_factory=list)
+    kept: list[Kept | None] = field(default_factory=list)
+
+    def selection(self) -> Selection:
+        return Selection()
+
+    def scope(self) -> str:
+        return "all" if self.keeps else ""
+
+    def limits(self) -> Limits:
+        return self.bounds
+
+    def lag(self) -> Lag:
+        return Lag(0, 0)
+
+    def tail(
+        self,
+        start: int,
+        known: Sequence[Table],  # noqa: ARG002
+        memory_bytes: int,  # noqa: ARG002
+        *,
+        note: str | None = None,
+        kept: Kept | None = None,
+    ) -> Script:
+        self.begins.append((start, note))
+        self.kept.append(kept)
+        return Script(self.sessions.pop(0) if self.sessions else [])
+
+
+def cut() -> None:
+    raise TransientError("the connection is cut")
+
+
+def captured(stage: Stage, folder: Path, **more: Any) -> Capture:
+    files = Files(str(folder))
+    journal = SegmentJournal(files, Ledger(str(folder / "ledger.db")))
+    return Capture(cast("Connector", stage), journal, files, **more)
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("note", [None, "n100"], ids=["without notes", "with notes"])
+def test_a_cut_in_a_large_transaction_does_not_lead_back_to_the_first_start(tmp_path: Path, note: str | None) -> None:
+    stage = Stage([[committed(99, 100, note), begun(299), lambda: capture.acknowledge(100), cut]])
+    capture = captured(stage, tmp_path)
+    capture.start(50, "n50")
+    until(lambda: len(stage.begins) == 2)
+    capture.stop()
+    assert stage.begins[1] == (100, note or "n50")
+
+
+def test_a_cut_does_not_take_what_is_not_delivered_yet(tmp_path: Path) -> None:
+    turns: list[Turn] = [committed(99, 100, "n100"), committed(199, 200, "n200")]
+    stage = Stage([[*turns, lambda: capture.acknowledge(100), cut]])
+    capture = captured(stage, tmp_path)
+    capture.start(50, "n50")
+    until(lambda: len(stage.begins) == 2)
+    capture.stop()
+    assert stage.begins[1] == (200, "n200")
+    assert len(capture.journal.plan(100, 200)) == 1
+
+
+def test_the_note_of_what_was_released_is_not_lost(tmp_path: Path) -> None:
+    """The journal's files may be gone when the connection comes back."""
+
+    def lose() -> None:
+        for file in (tmp_path / "segments").iterdir():
+            file.unlink()
+        cut()
+
+    turns: list[Turn] = [committed(99, 100, "n100"), committed(199, 200, "n200"), lambda: capture.acknowledge(100)]
+    stage = Stage([[*turns, lose]])
+    capture = captured(stage, tmp_path)
+    capture.start(50, "n50")
+    until(lambda: len(stage.begins) == 2)
+    capture.stop()
+    assert stage.begins[1] == (100, "n100")
+
+
+def open_only(position: int, count: int = 3) -> Mixed:
+    return Mixed([Block(TABLE, rows(position, 7, count))], pa.RecordBatch.from_pylist([], schema=MARKS), position)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_stop_in_order_keeps_what_is_open(tmp_path: Path, keeps: bool) -> None:
+    stage = Stage([[open_only(60)]], keeps=keeps)
+    capture = captured(stage, tmp_path)
+    capture.start(50)
+    until(lambda: capture._buffer is not None and bool(capture._buffer.open()))
+    capture.stop()
+    again = captured(stage, tmp_path)
+    again.start(50)
+    until(lambda: len(stage.kept) == 2)
+    again.stop()
+    assert stage.kept[1] == (Kept(60, {7: 60}) if keeps else None)
+
+
+def test_a_transaction_that_is_given_up_is_told_of(tmp_path: Path) -> None:
+    told: list[Abandoned] = []
+    stage = Stage([[open_only(60, 5)]], bounds=Limits(events=4))
+    capture = captured(stage, tmp_path, abandoned=told.append)
+    capture.start(50)
+    until(lambda: bool(told))
+    warning = capture.status().warning
+    capture.stop()
+    assert (told[0].xid, told[0].events) == (7, 5)
+    assert "was given up, because it has 5 events" in warning
