@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidelog.spark.session import CHECKPOINTS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -58,6 +60,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
+        **CHECKPOINTS,
         "spark.local.dir": str(folder / "local"),
     }
 

@@ -26,6 +26,20 @@ def test_a_batch_that_takes_long_makes_chunks_smaller() -> None:
     assert settled(20, 10, batch_ms=1000) < settled(20, 10, batch_ms=500)
 
 
+def test_what_a_batch_costs_anyway_does_not_keep_chunks_small() -> None:
+    """A batch of 20,000 rows that takes 340 ms, 100 of them its own: what is left would carry 41,666."""
+    found = Manifest(attempt="a", passed=0, rows=20_000, bytes=1 << 20, ms=100, shape="", refused="")
+    assert _size(20_000, found, Now(0, 0, batch_ms=340, least_ms=100), Bounds()) == 41_666
+    assert _size(20_000, found, Now(0, 0, batch_ms=340), Bounds()) == 35_294
+    assert _size(20_000, found, Now(0, 0, batch_ms=600, least_ms=100), Bounds()) == 20_000
+
+
+def test_the_first_batch_is_also_the_quickest() -> None:
+    found = Manifest(attempt="a", passed=0, rows=20_000, bytes=1 << 20, ms=100, shape="", refused="")
+    assert _size(20_000, found, Now(0, 0, batch_ms=200, least_ms=200), Bounds()) == 60_000
+    assert _size(20_000, found, Now(0, 0, batch_ms=700, least_ms=700), Bounds()) == 15_000
+
+
 def test_chunks_do_not_vanish_where_the_batch_is_slow_anyway() -> None:
     """A busy machine, a slow sink: what a chunk costs before its first row would be all that it does."""
     assert settled(400, 20, batch_ms=10_000) > 8_000

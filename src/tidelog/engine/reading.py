@@ -103,7 +103,7 @@ class Reading:
         self._life = 0
         self._change = 0
         self._planned_s = 0.0
-        self._batch_ms = 0
+        self._batch_ms = self._least_ms = 0
         self._held = False
         self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
@@ -121,7 +121,7 @@ class Reading:
 
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
         """The end of the next batch. `start` was committed: it is acknowledged on the way."""
-        self._batch_ms = int((time.monotonic() - self._planned_s) * 1000) if self._planned_s else 0
+        self._time_batch()
         if self._jump is not None and self._jump.follows(start):
             return self._land(self._jump, start)
         try:
@@ -132,6 +132,12 @@ class Reading:
             if not self._renews:
                 raise
             return self._begin_anew(start)
+
+    def _time_batch(self) -> None:
+        """When the next one is asked for, the last one is done."""
+        self._batch_ms = int((time.monotonic() - self._planned_s) * 1000) if self._planned_s else 0
+        if self._batch_ms:
+            self._least_ms = min(self._least_ms or self._batch_ms, self._batch_ms)
 
     def _next(self, start: Offset, events: int | None, size: int | None) -> Offset:
         self._serve(start)
@@ -376,6 +382,7 @@ class Reading:
             floor=self._floor,
             rows=None if events is None else max(0, events - taken),
             batch_ms=self._batch_ms,
+            least_ms=self._least_ms,
             full=self.journal.full() and snapshot.since is not None and snapshot.since < start,
             windowed=self.snapshots.settings.writes_windows,
         )

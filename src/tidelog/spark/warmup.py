@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -41,6 +42,7 @@ class WarmupReader(DataSourceStreamReader):
         return [InputPartition(i) for i in range(_PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        import_module("tidelog.spark.source")  # what an executor loads with its first real partition
         connectors.decoder(self._connector)
         connectors.warm(self._connector)
         row = {"sequence": partition.value, "table": "", "selection": "", "rows": 0, "operations": "{}"}

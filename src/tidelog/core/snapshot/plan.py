@@ -93,6 +93,8 @@ class Now:
     """The journal has no room left: nothing may hold it back."""
     batch_ms: int = 0
     """How long the last batch took, with all that the sink did; 0 when it is not known."""
+    least_ms: int = 0
+    """How long the quickest took: its own cost, whatever it carries."""
     windowed: bool = False
     """The log itself tells when a chunk is passed: windows are written to the source."""
 
@@ -196,12 +198,13 @@ def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bound
 
 def _size(size: int, found: Manifest, now: Now, bounds: Bounds) -> int:
     """As many rows as are read in the wanted time, and no more than memory likes. Fewer, down to a quarter, where the
-    batch as a whole takes longer than twice that time: changes wait for it. But its own cost does not shrink along:
-    where the batch is slow anyway, nobody notices a chunk that takes a quarter of it."""
+    batch as a whole takes longer than twice that time: changes wait for it. But its own cost neither grows nor shrinks
+    along: where the batch is slow anyway, nobody notices a chunk that takes a quarter of it."""
     if bounds.rows or found.rows < _SIZE_MIN // 2:
         return size
     read = found.rows * bounds.target_ms // max(1, found.ms)
-    whole = found.rows * 2 * bounds.target_ms // now.batch_ms if now.batch_ms else read
+    own = min(now.least_ms, bounds.target_ms)
+    whole = found.rows * (2 * bounds.target_ms - own) // max(1, now.batch_ms - own) if now.batch_ms else read
     unnoticed = found.rows * max(bounds.target_ms, now.batch_ms // 4) // max(1, found.ms)
     room = _BYTES_MAX * found.rows // max(1, found.bytes)
     last = size or _SIZE_FIRST
