@@ -198,8 +198,12 @@ def parallel(parallelism: int) -> dict[str, str]:
 
 THROUGHPUT = {
     "2 s chunks": {"incremental.snapshot.chunk.target.ms": "2000"},
-    "100k chunks": {"incremental.snapshot.chunk.size": "100000", "maxEventsPerTrigger": "0"},
     "250k chunks": {"incremental.snapshot.chunk.size": "250000", "maxEventsPerTrigger": "0"},
+    "125k chunks, two at once": {
+        "incremental.snapshot.chunk.size": "125000",
+        "incremental.snapshot.parallelism": "2",
+        "maxEventsPerTrigger": "0",
+    },
 }
 PARALLELISM = (1, 2, 4)
 TUNED, DEFAULT, INITIAL, FAST = "debezium tuned", "debezium default", "debezium initial", "tidelog throughput"
