@@ -6,38 +6,43 @@ records go to disk once, each transaction's together, and stay there until the j
 to them. So a rollback costs nothing, a commit costs what the transaction itself is worth, however long it was open and
 whatever ran beside it, and memory does not depend on the largest transaction.
 
-Whoever has little in memory stays there, however long it is open; each spill repeats that, so that it is complete: who
-starts again with it reads on where it ended (`kept`), and who cannot begins with an empty buffer.
+Whoever has little in memory stays there, however long it is open; each state repeats that, so that it is complete: who
+starts again with it reads on where it ended (`kept`), and who cannot begins with an empty buffer. Whoever has much is
+written while we read on, as soon as that is certain to be needed.
 
-Law: all that `add` returns is in the journal before `add` or `flush` is called again. A spill says "everything up to
+Law: all that `add` returns is in the journal before `add` or `flush` is called again. A state says "everything up to
 here is kept", and would otherwise lose what lies between the two.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from tidelog.contracts import Block, Kept, Limits, Merging, Mixed, Portion
+from tidelog.contracts import Kept, Limits, Merging, Mixed, Portion
 from tidelog.journal import spill
+from tidelog.journal.draft import Draft
 from tidelog.journal.files import Files
 from tidelog.journal.handover import Commit, Handover
-from tidelog.journal.sorting import Group, Part, Run, Version, bundled, copied, grouped
-from tidelog.journal.spill import OpenState, Piece, State
+from tidelog.journal.holding import Memory, Open, Run, bundled
+from tidelog.journal.sorting import Ending, Owners, Reading
+from tidelog.journal.spill import Piece, in_order
+from tidelog.journal.state import State, given_up, restore, write_given_up
 from tidelog.model.record import Mark
 from tidelog.model.schema import Table
 
-_COMMIT, _ROLLBACK = ord(Mark.COMMIT), ord(Mark.ROLLBACK)
+_COMMIT = ord(Mark.COMMIT)
 _PIECE_ROWS = 50_000
 """A piece is what one Spark partition reads at least."""
 _CARRY = 16
-"""What is repeated in each spill has at most this part of the memory."""
+"""What is repeated in each state has at most this part of the memory."""
 _TRICKLE = 8 << 10
 """A transaction that is on disk adds to it there, unless it is hardly worth a file."""
-
-Pieces = dict[int, list[Piece]]
-"""By transaction."""
+_EARLY = 3
+"""What is certain to be spilled need not wait for the flush, once it has this part of the memory."""
+_MOSTLY = 0.75
 
 
 @dataclass(frozen=True)
@@ -49,24 +54,6 @@ class Abandoned:
     events: int
     bytes: int
     reason: str
-
-
-@dataclass
-class Open:
-    """A transaction whose end has not come yet."""
-
-    begin: int
-    since_us: int
-    events: int = 0
-    bytes: int = 0
-    held: int = 0
-    """Bytes in memory."""
-    by_table: dict[int, int] = field(default_factory=dict)
-    undos: int = 0
-    unwatched_us: int = 0
-    merged: set[str] = field(default_factory=set)
-    parts: list[Part] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
 
 
 class Buffer:
@@ -88,7 +75,7 @@ class Buffer:
     ) -> None:
         """Transactions that commit before `start` are delivered already; `scope` tells what is captured."""
         self._files = files
-        self._memory = memory_bytes
+        self._bound = memory_bytes
         self._start = start
         self._epoch = epoch
         self._collections = collections
@@ -98,126 +85,124 @@ class Buffer:
         self.merging = merging
         self._now_us = now_us
         self._open: dict[int, Open] = {}
-        self._tables: dict[str, Table] = {}
+        self._memory = Memory()
         self._versions: dict[int, Table] = {}
-        self._given_up = {x: 0 for x, at in spill.given_up(files).items() if not at or at >= start}
+        self._given_up = {x: 0 for x, at in given_up(files).items() if not at or at >= start}
         """With the position of its commit, if that was read: whoever starts again may have to read it once more."""
         self._lost: list[Abandoned] = []
-        self._held = self._pinned = 0
         self._resume: int | None = None
+        self._end = start
         self._flushed = True
         files.discard_drafts(spill.FOLDER)
-        self._spills = set(spill.paths(files))
+        self._spills = dict.fromkeys(spill.paths(files), 0)
+        """With the number of pieces that open transactions have there."""
         self._number = spill.free_number(self._spills, epoch)
-        self._state_path = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spill")
+        self._draft: Draft | None = None
         self._spoken: set[str] = set()
-        self._end = start
-        self._restore(spill.restore(files) if persistent else None)
+        """The last state, and all that it speaks of."""
+        self._restore(restore(files) if persistent else None)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def add(self, mixed: Mixed) -> Iterator[Portion]:
         """Take in what was read; the transactions that ended in it, in commit order, each as it is asked for."""
-        if self._pinned > self._memory:
-            self.flush() if self._held > self._memory // 2 else self._compact(self._open)
-        told = [block.table for block in mixed.blocks if block.table is not None]
-        self._tables |= {table.fingerprint: table for table in told}
-        self._versions |= {table.id: table for table in told}
-        groups = grouped(mixed, self._continued)
-        ended = [commit for group in groups if (commit := self._take(group, mixed)) is not None]
+        self._make_room()
+        self._versions |= {block.table.id: block.table for block in mixed.blocks if block.table is not None}
+        reading = Reading(mixed)
+        owners = [self._owner(*group) for group in reading.groups()]
+        for run, mine in reading.runs(owners):
+            self._keep(run, mine, mixed.merged)
+        ended = list(self._ended(owners, reading.endings))
         self._resume, self._flushed = mixed.resume, False
         self._give_up()
+        self._spill_early(owners)
         ended.sort(key=lambda c: c.ordinal)
         return self._handed(ended)
 
+    def _make_room(self) -> None:
+        drafted = self._draft.bytes if self._draft is not None else 0
+        full = self._memory.pinned > self._bound
+        if self._memory.held + drafted > self._bound or (full and self._memory.held > self._bound // 2):
+            self.flush()
+        elif full:
+            self._memory.compact(self._open.values())
+
     def _handed(self, ended: Sequence[Commit]) -> Iterator[Portion]:
-        handover = Handover(self._files, self._tables, self.merging, self._memory // 4, self._collections)
+        handover = Handover(self._files, self.merging, self._bound // 4, self._collections)
         for portion in handover.portions(ended):
             yield portion
             self._end = max(self._end, portion.end)
 
-    def _continued(self, xids: Sequence[int]) -> list[Mapping[int, int]]:
-        """What the numbering of records goes on from: -1 for the transaction, then its tables by their number."""
-        known = [self._open.get(xid) for xid in xids]
-        return [{-1: one.events, **one.by_table} if one is not None else {} for one in known]
-
-    def _take(self, group: Group, mixed: Mixed) -> Commit | None:
-        if group.begins:
-            self._drop(group.xid)
-            self._given_up.pop(group.xid, None)
-        if self._given_up.get(group.xid) == 0:
-            self._pass_by(group)
+    def _owner(self, xid: int, begins: bool, begin: int, ending: Ending | None) -> Open | None:
+        """Whose records these are; None if nobody wants them."""
+        if begins:
+            self._drop(xid)
+            self._given_up.pop(xid, None)
+        if self._given_up.get(xid) == 0:
+            self._pass_by(xid, ending)
             return None
-        if group.end == _ROLLBACK:
-            self._drop(group.xid)
-            return None
-        if group.end == _COMMIT:
-            return self._committed(group, mixed)
-        one = self._open.get(group.xid)
-        if one is None:
-            one = self._open[group.xid] = self._fresh(group)
-        self._keep(group, mixed, one)
+        if ending is None:
+            return self._open.get(xid) or self._open.setdefault(xid, Open(xid, begin, self._now_us()))
+        if ending.kind == _COMMIT:
+            return self._open.pop(xid, None) or Open(xid, begin, self._now_us())
+        self._drop(xid)
         return None
 
-    def _fresh(self, group: Group) -> Open:
-        return Open(begin=group.begin, since_us=self._now_us())
+    def _keep(self, run: Run, owners: Owners, merged: Collection[str]) -> None:
+        version = run.version[0]
+        for k, one in enumerate(owners):
+            if one is not None:
+                self._memory.keep(one, run, k)
+                one.bytes += run.sizes[k]
+                if run.undo:
+                    one.undos += run.edges[k + 1] - run.edges[k]
+                elif version in merged:
+                    one.merged |= {version}
 
-    def _keep(self, group: Group, mixed: Mixed, one: Open) -> None:
-        for part in group.parts:
-            self._pin(one, part)
-            one.bytes += part.bytes
-            one.undos += part.count if part.undo else 0
-            table = part.table
-            if table is not None:
-                one.by_table[table.id] = one.by_table.get(table.id, 0) + part.count
-                if table.fingerprint in mixed.merged:
-                    one.merged.add(table.fingerprint)
-        one.events += group.events
+    def _ended(self, owners: Owners, endings: Sequence[Ending | None]) -> Iterator[Commit]:
+        """The transactions that count; what is over holds nothing any more."""
+        for one, ending in zip(owners, endings, strict=True):
+            if one is None:
+                continue
+            if ending is not None:
+                yield from self._committed(one, ending)
+            elif self._open.get(one.xid) is not one:  # it began again in the same reading
+                self._memory.release(one)
 
-    def _pin(self, one: Open, part: Part) -> None:
-        """A part holds the whole run that it lies in."""
-        one.parts.append(part)
-        one.held += part.weight
-        self._held += part.weight
-        run = part.run
-        if run is not None:
-            self._pinned += 0 if run.alive else run.weight
-            run.alive += part.weight
+    def _committed(self, one: Open, ending: Ending) -> Iterator[Commit]:
+        if ending.position >= self._start and one.events:
+            if self._is_drafted(one):
+                self._seal()
+            yield Commit(
+                xid=one.xid,
+                ordinal=ending.ordinal,
+                position=ending.position,
+                end=ending.end,
+                committed=ending.committed,
+                note=ending.note,
+                events=one.events,
+                bytes=one.bytes,
+                undone=one.undos > 0,
+                merged=one.merged,
+                pieces=in_order(one.pieces) if one.pieces else (),
+                parts=one.parts(),
+            )
+        self._forget(one)
 
-    def _unpin(self, one: Open) -> None:
-        self._held -= one.held
-        for part in one.parts:
-            run = part.run
-            if run is not None:
-                run.alive -= part.weight
-                self._pinned -= 0 if run.alive else run.weight
-        one.held = 0
-
-    def _committed(self, group: Group, mixed: Mixed) -> Commit | None:
-        one = self._open.pop(group.xid, None) or self._fresh(group)
-        self._keep(group, mixed, one)
-        self._unpin(one)
-        if group.position < self._start or not one.events:
-            return None
-        return Commit(
-            xid=group.xid,
-            ordinal=group.at,
-            position=group.position,
-            end=group.after,
-            committed=group.committed,
-            note=group.note,
-            events=one.events,
-            bytes=one.bytes,
-            undone=one.undos > 0,
-            merged=frozenset(one.merged),
-            pieces=one.pieces,
-            parts=one.parts,
-        )
+    def _is_drafted(self, one: Open) -> bool:
+        """Whether some of its records lie in a file that has no name yet."""
+        return self._draft is not None and bool(one.pieces) and one.pieces[-1][0].path == self._draft.path
 
     def _drop(self, xid: int) -> None:
         one = self._open.pop(xid, None)
         if one is not None:
-            self._unpin(one)
+            self._forget(one)
+
+    def _forget(self, one: Open) -> None:
+        self._memory.release(one)
+        for ranges, _ in one.pieces:
+            self._spills[ranges.path] -= 1
 
     # -- giving up ---------------------------------------------------------------------------------------------
 
@@ -232,13 +217,13 @@ class Buffer:
                 self._lost.append(Abandoned(xid, one.begin, one.events, one.bytes, reason))
                 self._drop(xid)
                 self._given_up[xid] = 0
-                spill.write_given_up(self._files, self._given_up)
+                write_given_up(self._files, self._given_up)
 
-    def _pass_by(self, group: Group) -> None:
+    def _pass_by(self, xid: int, ending: Ending | None) -> None:
         """A transaction that was given up, until its end."""
-        if group.end:
-            self._given_up[group.xid] = group.position if group.end == _COMMIT else 1
-            spill.write_given_up(self._files, self._given_up)
+        if ending is not None:
+            self._given_up[xid] = ending.position if ending.kind == _COMMIT else 1
+            write_given_up(self._files, self._given_up)
 
     def abandoned(self) -> list[Abandoned]:
         """The transactions that were given up since this was last asked."""
@@ -253,138 +238,102 @@ class Buffer:
         if self._flushed:
             return
         small = self._small()
-        large = [xid for xid in sorted(self._open) if xid not in small]
-        if large:
-            self._spill(large)
+        self._spill([one for one in self._open.values() if one.held and one.xid not in small])
+        self._seal()
         if self._persistent:
-            self._save(sorted(small))
-            self._files.sync(spill.FOLDER)
-        self._number += 1
+            self._save(small.values())
         self._flushed = True
-        self._compact(small)
+        self._memory.compact(small.values())
 
-    def _save(self, carried: Sequence[int]) -> None:
-        """What the next start begins with."""
-        path = spill.name(self._epoch, self._number, state=True)
-        blocks, pieces = self._gather(path, carried)
-        self._write(path, blocks, self._told(self._state(self._open, {}, pieces)))
-        self._state_path, self._spoken = path, self._paths()
-        if any(self._given_up.values()):  # the next start reads on behind their ends
-            self._given_up = {xid: at for xid, at in self._given_up.items() if not at}
-            spill.write_given_up(self._files, self._given_up)
-
-    def _told(self, state: State) -> State:
-        versions = {table.fingerprint: table for table in self._versions.values()}
-        return replace(state, versions=tuple(versions), tables={**state.tables, **versions})
-
-    def _spill(self, xids: Sequence[int]) -> None:
-        """Records go to disk for good."""
-        path = spill.name(self._epoch, self._number)
-        blocks, pieces = self._gather(path, xids)
-        self._write(path, blocks, self._state(xids, pieces, {}))
-        for xid in xids:
-            one = self._open[xid]
-            self._unpin(one)
-            one.pieces += pieces.get(xid, [])
-            one.parts = []
-
-    def _write(self, path: str, blocks: Sequence[Block], state: State) -> None:
-        spill.write(self._files, path, blocks, state, durable=self._persistent)
-        self._spills.add(path)
-
-    def _paths(self) -> set[str]:
-        return {piece.path for one in self._open.values() for piece in one.pieces}
-
-    def _small(self) -> set[int]:
+    def _small(self) -> dict[int, Open]:
         """The transactions whose records stay in memory: those with the fewest there, while they are few enough."""
-        small, taken = set(), 0
-        for xid in sorted(self._open, key=lambda x: self._open[x].held):
-            one = self._open[xid]
+        small, taken = {}, 0
+        for one in sorted((one for one in self._open.values() if one.held), key=lambda one: one.held):
             if one.pieces and one.held > _TRICKLE:
                 continue
             taken += one.held
-            if taken > self._memory // _CARRY:
+            if taken > self._bound // _CARRY:
                 break
-            small.add(xid)
+            small[one.xid] = one
         return small
 
-    def _gather(self, path: str, xids: Sequence[int]) -> tuple[list[Block], Pieces]:
-        """Blocks of one table version each, in them the transactions one after the other, and where each stands."""
-        blocks: list[Block] = []
-        pieces: Pieces = {}
-        for bundle in bundled((xid, part) for xid in xids for part in self._open[xid].parts):
-            version = bundle.table.fingerprint if bundle.table is not None else None
-            edges, owners = bundle.pieces(_PIECE_ROWS)
-            for (first, last), xid, found in zip(edges, owners, spill.ranges(bundle.rows, edges), strict=True):
-                piece = Piece(path, len(blocks), first, last, *found, version, bundle.undo)
-                pieces.setdefault(xid, []).append(piece)
-            blocks.append(Block(bundle.table, bundle.rows))
-        for found_pieces in pieces.values():
-            found_pieces.sort(key=lambda p: p.ordinal)
-        return blocks, pieces
+    def _spill_early(self, read: Owners) -> None:
+        """Who is on disk adds to it there. Where these hold most of the memory, it is written while we read on; then
+        others that lie beside them go along, unless they are hardly worth it."""
+        large = [one for one in read if one is not None and one.held > _TRICKLE]
+        certain = sum(one.held for one in large if one.pieces)
+        if certain > self._bound // _EARLY and certain > _MOSTLY * self._memory.held:
+            self._spill(large)
 
-    def _state(self, xids: Iterable[int], pieces: Pieces, carried: Pieces) -> State:
+    def _spill(self, transactions: Sequence[Open]) -> None:
+        """Records go to disk for good."""
+        if not transactions:
+            return
+        if self._draft is None:
+            self._draft = self._begun()
+        for bundle in bundled(transactions, _PIECE_ROWS):
+            ranges = self._draft.lay(bundle)
+            for k, one in enumerate(bundle.owners):
+                one.pieces.append((ranges, k))
+            self._spills[self._draft.path] += len(bundle.owners)
+        for one in transactions:
+            self._memory.release(one)
+
+    def _begun(self, state: State | None = None) -> Draft:
+        path = spill.name(self._epoch, self._number, state=state is not None)
+        metadata = state.to_metadata() if state is not None else None
+        self._spills[path] = 0
+        self._number += 1
+        return Draft(self._files, path, self._thread, durable=self._persistent, metadata=metadata)
+
+    def _seal(self) -> None:
+        """What was spilled is in its file, and can be referred to."""
+        if self._draft is not None:
+            self._draft.close()
+            self._draft = None
+            if self._persistent:
+                self._files.sync(spill.FOLDER)
+
+    def _save(self, carried: Iterable[Open]) -> None:
+        """What the next start begins with."""
         assert self._resume is not None
-        transactions = {
-            xid: OpenState(
-                begin=one.begin,
-                since_us=one.since_us,
-                events=one.events,
-                bytes=one.bytes,
-                by_table=one.by_table,
-                undos=one.undos,
-                unwatched_us=one.unwatched_us,
-                merged=tuple(sorted(one.merged)),
-                pieces=tuple(pieces.get(xid, ())),
-                carried=tuple(carried.get(xid, ())),
-            )
-            for xid, one in ((xid, self._open[xid]) for xid in xids)
-        }
-        used = {p.table for found in (*pieces.values(), *carried.values()) for p in found}
-        tables = {k: t for k, t in self._tables.items() if k in used}
-        return State(self._resume, self._end, transactions, tables, scope=self._scope, saved_us=self._now_us())
+        versions, transactions = tuple(self._versions.values()), tuple(self._open.values())
+        used = sorted(self._used())
+        state = State(self._resume, self._end, versions, self._scope, self._now_us(), used, transactions)
+        draft = self._begun(state)
+        for bundle in bundled(carried, _PIECE_ROWS):
+            draft.lay(bundle)
+        draft.close()
+        self._files.sync(spill.FOLDER)
+        self._spoken = {draft.path, *used}
+        if any(self._given_up.values()):  # the next start reads on behind their ends
+            self._given_up = {xid: at for xid, at in self._given_up.items() if not at}
+            write_given_up(self._files, self._given_up)
 
-    def _compact(self, xids: Iterable[int]) -> None:
-        """Let go the runs that these transactions lie in: their own records are a part of them."""
-        by_version: dict[Version, list[tuple[Open, Part]]] = {}
-        for xid in xids:
-            one = self._open[xid]
-            self._unpin(one)
-            for part in one.parts:
-                by_version.setdefault(part.version, []).append((one, part))
-            one.parts = []
-        for parts in by_version.values():
-            table, undo = parts[0][1].table, parts[0][1].undo
-            rows = copied([part for _, part in parts])
-            run, at = Run(sum(part.weight for _, part in parts)), 0
-            for one, part in parts:
-                first, at = at, at + part.count
-                self._pin(one, Part(rows, first, at, table, undo, part.bytes, part.weight, run))
+    def _used(self) -> set[str]:
+        return {path for path, pieces in self._spills.items() if pieces}
 
     # -- starting again ----------------------------------------------------------------------------------------
 
     def _restore(self, state: State | None) -> None:
         if state is None or state.end > self._start or state.scope != self._scope:
             return
-        self._resume, self._tables = state.resume, dict(state.tables)
-        self._versions = {self._tables[f].id: self._tables[f] for f in state.versions}
+        self._resume = state.resume
+        self._versions = {table.id: table for table in state.versions}
         unwatched_us, reader = max(0, self._now_us() - state.saved_us), spill.Reader(self._files)
-        for xid, was in state.open.items():
-            if xid not in self._given_up:
-                self._open[xid] = self._reopened(was, unwatched_us, reader)
-        self._state_path = max(filter(spill.is_state, self._spills))
-        self._spoken = self._paths()
+        for one in state.open:
+            if one.xid not in self._given_up:
+                one.unwatched_us += unwatched_us
+                self._reopen(one, in_order(state.carried.get(one.life, ())), reader)
+        self._spoken = {state.path, *self._used()}
 
-    def _reopened(self, was: OpenState, unwatched_us: int, reader: spill.Reader) -> Open:
-        one = Open(was.begin, was.since_us, was.events, was.bytes, 0, dict(was.by_table), was.undos)
-        one.unwatched_us = was.unwatched_us + unwatched_us
-        one.merged, one.pieces = set(was.merged), list(was.pieces)
-        for piece in was.carried:
-            table = self._tables[piece.table] if piece.table else None
-            part = Part.of(reader.read(piece), table, undo=piece.undo)
-            part.run = Run(part.weight)
-            self._pin(one, part)
-        return one
+    def _reopen(self, one: Open, carried: Sequence[Piece], reader: spill.Reader) -> None:
+        self._open[one.xid] = one
+        for ranges, _ in one.pieces:
+            self._spills[ranges.path] += 1
+        for piece in carried:
+            rows = reader.read(piece)
+            self._memory.keep(one, Run(rows, piece.table, piece.undo, [0, len(rows)]), 0)
 
     def kept(self) -> Kept | None:
         """What need not be read again; None when nothing was kept."""
@@ -403,15 +352,17 @@ class Buffer:
 
     def held(self) -> int:
         """Bytes of records in memory."""
-        return self._held
+        return self._memory.held
 
     def sweep(self, referred: Collection[str]) -> None:
         """Delete the spills that nobody needs: neither the journal's segments, nor an open transaction, nor the next
         start, which begins with the last state and all that it speaks of."""
-        used = self._paths() | self._spoken | {self._state_path} | set(referred)
-        for path in self._spills - used:
+        used = self._used() | self._spoken | set(referred)
+        if self._draft is not None:
+            used.add(self._draft.path)
+        for path in self._spills.keys() - used:
             self._files.delete(path)
-            self._spills.discard(path)
+            del self._spills[path]
 
 
 def _too_much(one: Open, limits: Limits, now_us: int) -> str:

@@ -69,13 +69,18 @@ class Files:
         system, final = self._place[0], self.path(name)
         if isinstance(system, fs.LocalFileSystem):
             Path(final).parent.mkdir(parents=True, exist_ok=True)
-        target = f"{final}.tmp" if self.local else final
+        target = _draft(final) if self.local else final
         with system.open_output_stream(target) as out:
             yield out
         if durable and self.local:
             _sync(target)
         if target != final:
             system.move(target, final)
+
+    def sync_draft(self, name: str) -> None:
+        """What is written of a file that is not complete yet is on the disk: less is left for its end."""
+        if self.local:
+            _sync(_draft(self.path(name)))
 
     def sync(self, folder: str) -> None:
         """The names in a folder are on the disk, too."""
@@ -106,6 +111,10 @@ class Files:
             self._place[0].delete_file(self.path(name))
         except FileNotFoundError:
             return
+
+
+def _draft(path: str) -> str:
+    return f"{path}.tmp"
 
 
 def _sync(path: str) -> None:

@@ -20,7 +20,7 @@ from tidelog.contracts import RECORDS, TRANSACTIONS, Block, Merging, Portion
 from tidelog.core.undo import undone
 from tidelog.journal import spill
 from tidelog.journal.files import Files
-from tidelog.journal.sorting import Part, payload_bytes, together
+from tidelog.journal.holding import Part, together
 from tidelog.journal.spill import Piece
 from tidelog.model.record import Mark
 from tidelog.model.schema import Table
@@ -62,11 +62,8 @@ class Commit:
 
 
 class Handover:
-    def __init__(
-        self, files: Files, tables: Mapping[str, Table], merging: MakeMerging, portion_bytes: int, collections: bool
-    ) -> None:
+    def __init__(self, files: Files, merging: MakeMerging, portion_bytes: int, collections: bool) -> None:
         self._spills = spill.Reader(files)
-        self._tables = tables
         self._merging = merging
         self._portion = portion_bytes
         self._collections = collections
@@ -93,7 +90,7 @@ class Handover:
             yield Portion(told[-1][0].end, blocks_of(told), self._transactions([c for c, _ in told]))
 
     def _referring(self, commit: Commit) -> Portion:
-        extents = [p.extent(self._tables[p.table] if p.table else None) for p in commit.pieces]
+        extents = [piece.extent() for piece in commit.pieces]
         return Portion(commit.end, blocks_of([(commit, commit.parts)]), self._transactions([commit]), extents)
 
     # -- records that were taken back, or belong together ------------------------------------------------------
@@ -101,7 +98,8 @@ class Handover:
     def _cleaned(self, commit: Commit) -> tuple[Commit, Sequence[Part]]:
         """A transaction that fits into memory, as it counts."""
         parts = [*map(self._loaded, commit.pieces), *commit.parts]
-        parts.sort(key=lambda p: int(p.records.column("ordinal")[0].as_py()))
+        if len(parts) > 1:
+            parts.sort(key=_first_ordinal)
         if commit.clean:
             return commit, parts
         kept = _kept(parts) if commit.undone else parts
@@ -126,8 +124,7 @@ class Handover:
         yield from commit.parts
 
     def _loaded(self, piece: Piece) -> Part:
-        table = self._tables[piece.table] if piece.table else None
-        return Part.of(self._spills.read(piece), table, undo=piece.undo)
+        return Part.of(self._spills.read(piece), piece.table, undo=piece.undo)
 
     def _merged(self, commit: Commit, parts: Sequence[Part]) -> Sequence[Part]:
         if not commit.merged or self._merging is None:
@@ -145,10 +142,12 @@ class Handover:
 
     def _counts(self, commit: Commit) -> dict[str, int]:
         """Its events by table."""
-        pieces = [(self._tables[p.table], p.last - p.first) for p in commit.pieces if p.table]
         counts: dict[str, int] = {}
-        for table, n in [*pieces, *((p.table, p.count) for p in commit.parts if p.table is not None)]:
-            counts[table.qualified] = counts.get(table.qualified, 0) + n
+        told: list[Piece | Part] = [*commit.pieces, *commit.parts]
+        for some in told:
+            if some.table is not None:
+                name = some.table.qualified
+                counts[name] = counts.get(name, 0) + some.last - some.first
         return counts
 
     def transactions(self, told: Sequence[tuple[Commit, int, int, Mapping[str, int]]]) -> pa.RecordBatch:
@@ -207,7 +206,7 @@ class _Rewriting:
         within, old = self._by_table.get(number, 0), block.records.column("ordinal").to_numpy()
         rows = _with_ordinals(block.records, old - np.searchsorted(self._lost, old), np.arange(n) + within)
         self._events += n
-        self._bytes += payload_bytes(rows)
+        self._bytes += Part.of(rows, block.table).bytes
         self._by_table[number] = within + n
         if block.table is not None:
             self._counts[block.table.qualified] = self._counts.get(block.table.qualified, 0) + n
@@ -290,7 +289,7 @@ def _renumbered(parts: Sequence[Part]) -> list[Part]:
         by_table.setdefault(_number_of(part), []).append(part.records.column("ordinal").to_numpy())
     ranks = {number: np.sort(np.concatenate(some)) for number, some in by_table.items()}
     found = []
-    for part in sorted(parts, key=lambda p: int(p.records.column("ordinal")[0].as_py())):
+    for part in sorted(parts, key=_first_ordinal):
         own = part.records.column("ordinal").to_numpy()
         rows = _with_ordinals(
             part.records, np.searchsorted(everything, own), np.searchsorted(ranks[_number_of(part)], own)
@@ -310,7 +309,7 @@ def blocks_of(commits: Sequence[tuple[Commit, Sequence[Part]]]) -> list[Block]:
     for commit, parts in commits:
         for part in parts:
             mine = runs.setdefault(_number_of(part), [])
-            if not mine or part.table is None or mine[-1][0] != part.table:
+            if not mine or part.table is None or (mine[-1][0] is not part.table and mine[-1][0] != part.table):
                 mine.append((part.table, []))
             mine[-1][1].append((commit, part))
     return [_block(table, pieces) for mine in runs.values() for table, pieces in mine]
@@ -329,6 +328,10 @@ def _with_ordinals(rows: pa.RecordBatch, ordinals: Ints, within: Ints) -> pa.Rec
     columns = list(rows.columns)
     columns[1], columns[2] = pa.array(ordinals.astype(np.int64)), pa.array(within.astype(np.int64))
     return pa.record_batch(columns, schema=RECORDS)
+
+
+def _first_ordinal(part: Part) -> int:
+    return int(part.rows.column("ordinal")[part.first].as_py())
 
 
 def _number_of(part: Part) -> int:

@@ -1,11 +1,10 @@
 """What is on disk of transactions that are still open.
 
-A spill is an Arrow IPC file of `RECORDS`: one block for each table version, its rows ordered by transaction, so that
-every transaction has one range in it. The file's description lists the ranges, each with a checksum. There are two
-kinds: one has records for good, and stays as long as somebody needs them; the other, the *state*, has all that is known
-of the open transactions at that moment, with the records that are still in memory, and gives way to the next one. So a
-restart knows all from the spills alone. Until their commit comes, records say the key by which they can be undone where
-a committed record says its position.
+A spill is an Arrow IPC file of `RECORDS`: blocks of one table version each, their rows ordered by transaction, so that
+every transaction has one range in a block, or a few. The last block is empty: it carries the *directory*, which lists
+the ranges of all others, each with a checksum. There are two kinds of spills: one has records for good, and stays as
+long as somebody needs them; the other is the `State`. Until their commit comes, records say the key by which they can
+be undone where a committed record says its position.
 """
 
 from __future__ import annotations
@@ -13,32 +12,44 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from tidelog.contracts import RECORDS, Block, Extent
+from tidelog.contracts import RECORDS, Extent
 from tidelog.errors import CorruptState
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 
-FORMAT = 2
+FORMAT = 3
 FOLDER = "open"
-_GIVEN_UP = f"{FOLDER}/given-up.json"
 _RECORDS, _STATE = ".arrow", ".state.arrow"
-_KEY = b"tidelog"
-_SUM = b"tidelog.checksum"
+_KEY, _RANGES, _SUM = b"tidelog", b"tidelog.ranges", b"tidelog.checksum"
 UNREADABLE = (pa.ArrowException, OSError, LookupError, ValueError, TypeError, MemoryError)
 """What Arrow and JSON have to say of damaged bytes."""
+
+Life = tuple[int, int, int]
+"""Of a transaction its id, where it begins and since when it is known: ids come again."""
+
+
+class Owner(Protocol):
+    xid: int
+    begin: int
+    since_us: int
+
+
+RANGES = pa.schema(
+    [(name, pa.int64()) for name in ("xid", "begin", "since_us", "first", "last", "ordinal", "bytes", "checksum")]
+)
+"""What blocks have of whom; the first three columns are the transaction's `Life`."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """A range of a spill's block, of one transaction; `undo`: not records, but what takes records back. There are many
-    of them: freezing them would cost more than making them."""
+    """A range of a spill's block, of one transaction; `undo`: not records, but what takes records back."""
 
     path: str
     index: int
@@ -47,59 +58,39 @@ class Piece:
     ordinal: int
     bytes: int
     checksum: int
-    table: str | None
-    """Fingerprint of the table version."""
-    undo: bool = False
+    table: Table | None
+    undo: bool
 
-    def extent(self, table: Table | None) -> Extent:
-        return Extent(table, self.path, self.index, self.first, self.last, self.ordinal, self.bytes, self.checksum)
-
-
-@dataclass(slots=True)
-class OpenState:
-    """What is known of an open transaction beside its records."""
-
-    begin: int
-    since_us: int
-    events: int
-    bytes: int
-    by_table: Mapping[int, int] = field(default_factory=dict)
-    merged: tuple[str, ...] = ()
-    undos: int = 0
-    """How many marks take records of it back."""
-    unwatched_us: int = 0
-    """How long nobody read the log since then: that is no age of its own."""
-    pieces: tuple[Piece, ...] = ()
-    """What a spill has of it for good."""
-    carried: tuple[Piece, ...] = ()
-    """What a spill repeats of it, although it stays in memory."""
-
-    def is_whole(self) -> bool:
-        counts = {undo: sum(p.last - p.first for p in self.everything if p.undo is undo) for undo in (False, True)}
-        return counts == {False: self.events, True: self.undos}
-
-    @property
-    def everything(self) -> tuple[Piece, ...]:
-        return (*self.pieces, *self.carried)
-
-    @property
-    def life(self) -> tuple[int, int]:
-        """Ids come again: this tells whether it is the same transaction."""
-        return self.begin, self.since_us
+    def extent(self) -> Extent:
+        return Extent(self.table, self.path, self.index, self.first, self.last, self.ordinal, self.bytes, self.checksum)
 
 
-@dataclass(frozen=True)
-class State:
-    resume: int
-    end: int
-    """How far the journal was: if it is not any more, what committed between the two has to be read again."""
-    open: Mapping[int, OpenState]
-    tables: Mapping[str, Table]
-    versions: tuple[str, ...] = ()
-    """Fingerprints of the tables as the log had last told them."""
-    scope: str = ""
-    """What was captured: under other filters, an open transaction would lack records."""
-    saved_us: int = 0
+@dataclass(slots=True, eq=False)
+class Ranges:
+    """The ranges of a spill's block, as columns: there are many, and few of them are looked at before they are gone."""
+
+    path: str
+    index: int
+    table: Table | None
+    undo: bool
+    firsts: Sequence[int]
+    lasts: Sequence[int]
+    ordinals: Sequence[int]
+    sizes: Sequence[int]
+    checksums: Sequence[int]
+
+    def piece(self, k: int) -> Piece:
+        numbers = self.firsts[k], self.lasts[k], self.ordinals[k], self.sizes[k], self.checksums[k]
+        return Piece(self.path, self.index, *numbers, self.table, self.undo)
+
+
+Spilled = tuple[Ranges, int]
+"""A range, by its number."""
+
+
+def in_order(pieces: Iterable[Spilled]) -> list[Piece]:
+    """As the log told them."""
+    return sorted((ranges.piece(k) for ranges, k in pieces), key=lambda piece: piece.ordinal)
 
 
 def name(epoch: int, number: int, *, state: bool = False) -> str:
@@ -116,67 +107,64 @@ def is_state(path: str) -> bool:
     return path.endswith(_STATE)
 
 
-def write(files: Files, path: str, blocks: Sequence[Block], state: State, *, durable: bool) -> None:
-    text = _to_json(state)
-    schema = RECORDS.with_metadata({_KEY: text, _SUM: str(zlib.crc32(text)).encode()})
-    with files.create(path, durable=durable) as out, pa.ipc.new_file(out, schema) as writer:
-        for block in blocks:
-            writer.write_batch(block.records)
-
-
 def paths(files: Files) -> list[str]:
     """All spills, in the order of their writing."""
     return [f"{FOLDER}/{name}" for name in files.names(FOLDER) if name.endswith(".arrow")]
 
 
-def restore(files: Files) -> State | None:
-    """What was open when the last spill was written; None unless all that it speaks of is there, and intact."""
-    states = [path for path in paths(files) if is_state(path)]
-    last = _describe(files, states[-1]) if states else None
-    if last is None:
-        return None
-    found = [_describe(files, path) for path in paths(files) if path < states[-1] and not is_state(path)]
-    pieces: dict[int, list[Piece]] = {}
-    for spilled in filter(None, found):
-        for xid, one in spilled.open.items():
-            if xid in last.open and one.life == last.open[xid].life:
-                pieces.setdefault(xid, []).extend(one.pieces)
-    whole = {xid: replace(one, pieces=tuple(pieces.get(xid, ()))) for xid, one in last.open.items()}
-    if not all(one.is_whole() for one in whole.values()) or not _intact(files, whole.values()):
-        return None
-    tables = {k: t for spilled in (*found, last) if spilled is not None for k, t in spilled.tables.items()}
-    return replace(last, open=whole, tables=tables)
+def directory(blocks: Sequence[tuple[Ranges, Sequence[Owner]]]) -> dict[bytes, bytes]:
+    """What the last block carries: the others, and whose their ranges are."""
+    told = [
+        {"table": r.table.to_json() if r.table is not None else None, "undo": r.undo, "ranges": len(r.firsts)}
+        for r, _ in blocks
+    ]
+    listed = pa.concat_batches([pa.RecordBatch.from_pylist([], RANGES), *(_columns(*block) for block in blocks)])
+    return signed({_KEY: json.dumps(told).encode(), _RANGES: packed(listed)})
 
 
-def _intact(files: Files, transactions: Iterable[OpenState]) -> bool:
-    reader = Reader(files)
-    try:
-        for piece in (piece for one in transactions for piece in one.everything):
-            reader.read(piece)
-    except CorruptState:
-        return False
-    return True
+def _columns(ranges: Ranges, owners: Sequence[Owner]) -> pa.RecordBatch:
+    lives = [one.xid for one in owners], [one.begin for one in owners], [one.since_us for one in owners]
+    columns = [*lives, ranges.firsts, ranges.lasts, ranges.ordinals, ranges.sizes, ranges.checksums]
+    return pa.record_batch([pa.array(column, pa.int64()) for column in columns], schema=RANGES)
 
 
-def given_up(files: Files) -> dict[int, int]:
-    """The transactions that were given up, with the position of their commit; 0 while their end has not come."""
-    text = files.read(_GIVEN_UP)
-    return {int(xid): int(position) for xid, position in json.loads(text or b"{}").items()}
+def describe(files: Files, path: str) -> list[tuple[Ranges, list[Life]]]:
+    """What a spill has of whom, as its directory tells it."""
+    with files.open(path) as source:
+        reader = pa.ipc.open_file(source)
+        told = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
+    metadata = verified(dict(told.items()) if told is not None else {})
+    listed = pa.ipc.read_record_batch(pa.py_buffer(metadata[_RANGES]), RANGES)
+    found: list[tuple[Ranges, list[Life]]] = []
+    at = 0
+    for index, raw in enumerate(json.loads(metadata[_KEY])):
+        table = Table.from_json(raw["table"]) if raw["table"] else None
+        columns = [column.to_pylist() for column in listed.slice(at, raw["ranges"]).columns]
+        found.append((Ranges(path, index, table, raw["undo"], *columns[3:]), list(zip(*columns[:3], strict=True))))
+        at += raw["ranges"]
+    return found
 
 
-def write_given_up(files: Files, xids: Mapping[int, int]) -> None:
-    with files.create(_GIVEN_UP, durable=True) as out:
-        out.write(json.dumps(dict(xids)).encode())
-    files.sync(FOLDER)
+def packed(batch: pa.RecordBatch) -> bytes:
+    return batch.serialize().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _describe(files: Files, path: str) -> State | None:
-    try:
-        with files.open(path) as source:
-            metadata = pa.ipc.open_file(source).schema.metadata or {}
-        return _from_json(metadata[_KEY], int(metadata[_SUM]))
-    except UNREADABLE:
-        return None  # torn: the reader goes back to where the log has to be read from anyway
+def signed(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """With a checksum over all of it, and over the format."""
+    return {**metadata, _SUM: _sum(metadata)}
+
+
+def verified(metadata: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+    if metadata[_SUM] != _sum({key: text for key, text in metadata.items() if key != _SUM}):
+        raise ValueError("its description is damaged, or of another version of tidelog")
+    return metadata
+
+
+def _sum(metadata: Mapping[bytes, bytes]) -> bytes:
+    total = FORMAT
+    for key in sorted(metadata):
+        total = zlib.crc32(metadata[key], zlib.crc32(key, total))
+    return b"%d" % total
 
 
 class Range(Protocol):
@@ -195,25 +183,41 @@ class Range(Protocol):
 
 
 class Reader:
-    """Reads many ranges: a file that was opened stays open, until the reader goes."""
+    """Reads many ranges: a file that was opened stays open, until the reader goes, and so do blocks on a local disk,
+    which take no memory."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._opened: dict[str, Any] = {}
+        self._blocks: dict[tuple[str, int], pa.RecordBatch] = {}
 
     def read(self, extent: Range) -> pa.RecordBatch:
         """The rows of a range, checked."""
         try:
-            if extent.path not in self._opened:
-                self._opened[extent.path] = pa.ipc.open_file(self._files.open(extent.path))
-            batch = self._opened[extent.path].get_batch(extent.index)
-            rows = batch.slice(extent.first, extent.last - extent.first)
-            intact = len(rows) == extent.last - extent.first and checksum(rows) == extent.checksum
+            rows = self._block(extent).slice(extent.first, extent.last - extent.first)
+            there = len(rows) == extent.last - extent.first and not rows.column("payload").null_count
+            intact = there and checksum(rows) == extent.checksum
         except UNREADABLE as exc:
             raise CorruptState(f"The journal's file {extent.path} can't be read: {exc}.", hint=_HEALS) from exc
         if not intact:
             raise CorruptState(f"The journal's file {extent.path} is damaged.", hint=_HEALS)
         return rows
+
+    def _block(self, extent: Range) -> pa.RecordBatch:
+        block = self._blocks.get((extent.path, extent.index))
+        if block is None:
+            block = self._file(extent.path).get_batch(extent.index)
+            if self._files.local:
+                self._blocks[extent.path, extent.index] = block
+        return block
+
+    def _file(self, path: str) -> Any:
+        if path not in self._opened:
+            opened = pa.ipc.open_file(self._files.open(path))
+            if not opened.schema.equals(RECORDS):
+                raise ValueError("its columns are not those of records")
+            self._opened[path] = opened
+        return self._opened[path]
 
 
 def read(files: Files, extent: Range) -> pa.RecordBatch:
@@ -229,22 +233,23 @@ def stamped(rows: pa.RecordBatch, position: int, committed: int) -> pa.RecordBat
     return pa.record_batch(columns, schema=RECORDS)
 
 
-def ranges(rows: pa.RecordBatch, edges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """For each row range its first ordinal, its bytes and its checksum."""
+def checksum(rows: pa.RecordBatch) -> int:
+    return next(checksums(rows, [0], [len(rows)]))
+
+
+def checksums(rows: pa.RecordBatch, firsts: Sequence[int], lasts: Sequence[int]) -> Iterator[int]:
+    """Of each row range."""
     ends, data = _payload(rows)
     names = ("ordinal", "position", "table_ordinal", "xid", "lsn", "op")
     numbers = np.stack([*(rows.column(name).to_numpy() for name in names), np.diff(ends)], axis=1, dtype=np.int64)
+    flat, wide = numbers.data.cast("B"), numbers.shape[1] * 8
     origins = rows.column("origin")
     named = origins.null_count < len(origins)
-    for first, last in edges:
-        low, high, value = int(ends[first]), int(ends[last]), zlib.crc32(numbers[first:last].data)
+    for first, last, low, high in zip(firsts, lasts, ends[firsts].tolist(), ends[lasts].tolist(), strict=True):
+        value = zlib.crc32(flat[first * wide : last * wide])
         if named and any(own := origins.slice(first, last - first).to_pylist()):
             value = zlib.crc32(json.dumps(own).encode(), value)
-        yield int(numbers[first, 0]), high - low, zlib.crc32(data[low:high], value)
-
-
-def checksum(rows: pa.RecordBatch) -> int:
-    return next(ranges(rows, [(0, len(rows))]))[2]
+        yield zlib.crc32(data[low:high], value)
 
 
 def _payload(rows: pa.RecordBatch) -> tuple[Any, memoryview]:
@@ -255,44 +260,3 @@ def _payload(rows: pa.RecordBatch) -> tuple[Any, memoryview]:
 
 
 _HEALS = "Start again: the journal drops what is damaged and reads it from the database once more."
-
-
-def _to_json(state: State) -> bytes:
-    tables = {k: t.to_json() for k, t in state.tables.items()}
-    transactions = {xid: _packed(one) for xid, one in state.open.items()}
-    places = {"format": FORMAT, "resume": state.resume, "end": state.end, "scope": state.scope, "us": state.saved_us}
-    return json.dumps({**places, "open": transactions, "tables": tables, "versions": state.versions}).encode()
-
-
-def _packed(one: OpenState) -> list[Any]:
-    counts = [one.events, one.bytes, one.by_table, one.undos, one.unwatched_us]
-    pieces = [[_listed(p) for p in group] for group in (one.pieces, one.carried)]
-    return [one.begin, one.since_us, *counts, one.merged, *pieces]
-
-
-def _listed(p: Piece) -> list[Any]:
-    return [p.path, p.index, p.first, p.last, p.ordinal, p.bytes, p.checksum, p.table, p.undo]
-
-
-def _unpacked(raw: list[Any]) -> OpenState:
-    begin, since_us, events, size, by_table, undos, unwatched_us, merged, pieces, carried = raw
-    counts = {int(k): int(v) for k, v in by_table.items()}
-    kept, repeated = (tuple(Piece(*p) for p in group) for group in (pieces, carried))
-    return OpenState(begin, since_us, events, size, counts, tuple(merged), undos, unwatched_us, kept, repeated)
-
-
-def _from_json(text: bytes, total: int) -> State:
-    if zlib.crc32(text) != total:
-        raise ValueError("its description is damaged")
-    raw: dict[str, Any] = json.loads(text)
-    if raw["format"] != FORMAT:
-        raise ValueError("written by another version of tidelog")
-    return State(
-        resume=int(raw["resume"]),
-        end=int(raw["end"]),
-        open={int(xid): _unpacked(one) for xid, one in raw["open"].items()},
-        tables={k: Table.from_json(t) for k, t in raw["tables"].items()},
-        versions=tuple(raw["versions"]),
-        scope=raw["scope"],
-        saved_us=int(raw["us"]),
-    )
