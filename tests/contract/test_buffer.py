@@ -367,6 +367,7 @@ def test_a_damaged_file_of_an_open_transaction_is_not_begun_with(tmp_path: Path,
     said = [*_large(7, 2_000), *_large(8, 20, 5_000)]
     _read_all(rig, said)
     rig.buffer.flush()
+    rig.buffer.sweep(rig.journal.referred())
     _damage(_spilled(tmp_path)[0] if kind == "records" else max((tmp_path / "open").glob("*.state.arrow")))
     rig.die()
     assert rig.done == 0

@@ -153,7 +153,7 @@ def test_a_disk_that_fails_is_heard_of_every_time(rig: Rig, method: str, monkeyp
     for _ in range(2):
         with pytest.raises(OSError, match="No space"):
             rig.flush()
-    rig.buffer._thread.submit(int).result()  # whatever waited has had its turn
+    rig.buffer._thread.submit(lambda: None).result()  # whatever waited has had its turn
     assert {name for name in on_disk(rig) if not name.endswith(".tmp")} == set(before)
     rig.die()
     assert rig.done == 800
@@ -162,7 +162,7 @@ def test_a_disk_that_fails_is_heard_of_every_time(rig: Rig, method: str, monkeyp
 def test_a_disk_that_fails_is_heard_of_without_a_flush(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, "_write")
     add(rig, rows_of([7, 8], 200, 1_000))
-    rig.buffer._thread.submit(int).result()
+    rig.buffer._thread.submit(lambda: None).result()
     with pytest.raises(OSError, match="No space"):
         add(rig, rows_of([7, 8], 200, 2_000))
 
@@ -191,7 +191,8 @@ def test_only_a_few_blocks_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("kind", ["records", "state"])
 def test_no_damaged_byte_is_believed(rig: Rig, kind: str) -> None:
-    """Wherever it is: it is refused, or it was of no importance."""
+    """Wherever it is: it is refused, or it was of no importance. Then the state before it may count."""
+    before = told(rig)
     add(rig, [*rows_of([7], 300, 1_000), *rows_of([9], 3, 2_000)])
     rig.flush()
     whole = told(rig)
@@ -201,8 +202,8 @@ def test_no_damaged_byte_is_believed(rig: Rig, kind: str) -> None:
     for at in range(0, len(content), 211 if kind == "records" else 29):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
         found = told(rig)
-        assert found in ((), whole), f"byte {at}"
-        refused += not found
+        assert found in ((), before, whole), f"byte {at}"
+        refused += found != whole
     assert refused > 20
     path.write_bytes(content)
     assert told(rig) == whole

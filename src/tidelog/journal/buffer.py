@@ -18,18 +18,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidelog.contracts import Kept, Limits, Merging, Mixed, Portion
 from tidelog.journal import spill
-from tidelog.journal.draft import Draft
+from tidelog.journal.abandoning import GivenUp
+from tidelog.journal.draft import Draft, Worker
 from tidelog.journal.files import Files
 from tidelog.journal.handover import Commit, Handover
-from tidelog.journal.holding import Memory, Open, Run, bundled
+from tidelog.journal.holding import Disk, Memory, Open, Run, bundled
 from tidelog.journal.sorting import Ending, Owners, Reading
 from tidelog.journal.spill import Piece, in_order
-from tidelog.journal.state import State, given_up, restore, write_given_up
+from tidelog.journal.state import State, restore
 from tidelog.model.record import Mark
 from tidelog.model.schema import Table
 
@@ -87,17 +87,15 @@ class Buffer:
         self._open: dict[int, Open] = {}
         self._memory = Memory()
         self._versions: dict[int, Table] = {}
-        self._given_up = {x: 0 for x, at in given_up(files).items() if not at or at >= start}
-        """With the position of its commit, if that was read: whoever starts again may have to read it once more."""
+        self._given_up = GivenUp(files, spill.FOLDER, start)
         self._lost: list[Abandoned] = []
         self._resume: int | None = None
         self._end = start
         self._flushed = True
         files.discard_drafts(spill.FOLDER)
-        self._spills = dict.fromkeys(spill.paths(files), 0)
-        """With the number of pieces that open transactions have there."""
-        self._number = spill.free_number(self._spills, epoch)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spill")
+        self._disk = Disk(spill.paths(files))
+        self._number = spill.free_number(self._disk.pieces, epoch)
+        self._thread = Worker()
         self._draft: Draft | None = None
         self._spoken: set[str] = set()
         """The last state, and all that it speaks of."""
@@ -116,6 +114,7 @@ class Buffer:
         ended = list(self._ended(owners, reading.endings))
         self._resume, self._flushed = mixed.resume, False
         self._give_up()
+        self._given_up.write()
         self._spill_early(owners)
         ended.sort(key=lambda c: c.ordinal)
         return self._handed(ended)
@@ -138,9 +137,10 @@ class Buffer:
         """Whose records these are; None if nobody wants them."""
         if begins:
             self._drop(xid)
-            self._given_up.pop(xid, None)
-        if self._given_up.get(xid) == 0:
-            self._pass_by(xid, ending)
+            self._given_up.begin(xid)
+        if xid in self._given_up:
+            if ending is not None:
+                self._given_up.end(xid, ending.position if ending.kind == _COMMIT else 1)
             return None
         if ending is None:
             return self._open.get(xid) or self._open.setdefault(xid, Open(xid, begin, self._now_us()))
@@ -201,8 +201,7 @@ class Buffer:
 
     def _forget(self, one: Open) -> None:
         self._memory.release(one)
-        for ranges, _ in one.pieces:
-            self._spills[ranges.path] -= 1
+        self._disk.release(one)
 
     # -- giving up ---------------------------------------------------------------------------------------------
 
@@ -216,14 +215,7 @@ class Buffer:
             if reason:
                 self._lost.append(Abandoned(xid, one.begin, one.events, one.bytes, reason))
                 self._drop(xid)
-                self._given_up[xid] = 0
-                write_given_up(self._files, self._given_up)
-
-    def _pass_by(self, xid: int, ending: Ending | None) -> None:
-        """A transaction that was given up, until its end."""
-        if ending is not None:
-            self._given_up[xid] = ending.position if ending.kind == _COMMIT else 1
-            write_given_up(self._files, self._given_up)
+                self._given_up.add(xid)
 
     def abandoned(self) -> list[Abandoned]:
         """The transactions that were given up since this was last asked."""
@@ -244,6 +236,7 @@ class Buffer:
             self._save(small.values())
         self._flushed = True
         self._memory.compact(small.values())
+        self._disk.loosen(self._open.values())
 
     def _small(self) -> dict[int, Open]:
         """The transactions whose records stay in memory: those with the fewest there, while they are few enough."""
@@ -272,17 +265,14 @@ class Buffer:
         if self._draft is None:
             self._draft = self._begun()
         for bundle in bundled(transactions, _PIECE_ROWS):
-            ranges = self._draft.lay(bundle)
-            for k, one in enumerate(bundle.owners):
-                one.pieces.append((ranges, k))
-            self._spills[self._draft.path] += len(bundle.owners)
+            self._disk.keep(self._draft.lay(bundle), bundle.owners)
         for one in transactions:
             self._memory.release(one)
 
     def _begun(self, state: State | None = None) -> Draft:
         path = spill.name(self._epoch, self._number, state=state is not None)
         metadata = state.to_metadata() if state is not None else None
-        self._spills[path] = 0
+        self._disk.pieces[path] = 0
         self._number += 1
         return Draft(self._files, path, self._thread, durable=self._persistent, metadata=metadata)
 
@@ -298,20 +288,15 @@ class Buffer:
         """What the next start begins with."""
         assert self._resume is not None
         versions, transactions = tuple(self._versions.values()), tuple(self._open.values())
-        used = sorted(self._used())
-        state = State(self._resume, self._end, versions, self._scope, self._now_us(), used, transactions)
+        used, given_up = sorted(self._disk.used()), sorted(self._given_up.xids())
+        state = State(self._resume, self._end, versions, self._scope, self._now_us(), given_up, used, transactions)
         draft = self._begun(state)
         for bundle in bundled(carried, _PIECE_ROWS):
             draft.lay(bundle)
         draft.close()
         self._files.sync(spill.FOLDER)
         self._spoken = {draft.path, *used}
-        if any(self._given_up.values()):  # the next start reads on behind their ends
-            self._given_up = {xid: at for xid, at in self._given_up.items() if not at}
-            write_given_up(self._files, self._given_up)
-
-    def _used(self) -> set[str]:
-        return {path for path, pieces in self._spills.items() if pieces}
+        self._given_up.saved(draft.path)
 
     # -- starting again ----------------------------------------------------------------------------------------
 
@@ -321,16 +306,18 @@ class Buffer:
         self._resume = state.resume
         self._versions = {table.id: table for table in state.versions}
         unwatched_us, reader = max(0, self._now_us() - state.saved_us), spill.Reader(self._files)
+        self._given_up.restored(state.path, set(state.given_up))
         for one in state.open:
             if one.xid not in self._given_up:
                 one.unwatched_us += unwatched_us
                 self._reopen(one, in_order(state.carried.get(one.life, ())), reader)
-        self._spoken = {state.path, *self._used()}
+        self._memory.compact(self._open.values())
+        self._spoken = {state.path, *state.spills}
 
     def _reopen(self, one: Open, carried: Sequence[Piece], reader: spill.Reader) -> None:
         self._open[one.xid] = one
         for ranges, _ in one.pieces:
-            self._spills[ranges.path] += 1
+            self._disk.count(ranges)
         for piece in carried:
             rows = reader.read(piece)
             self._memory.keep(one, Run(rows, piece.table, piece.undo, [0, len(rows)]), 0)
@@ -339,7 +326,7 @@ class Buffer:
         """What need not be read again; None when nothing was kept."""
         if self._resume is None:
             return None
-        return Kept(self._resume, self.open(), frozenset(xid for xid, at in self._given_up.items() if not at))
+        return Kept(self._resume, self.open(), self._given_up.xids())
 
     def tables(self, journal: Iterable[Table]) -> list[Table]:
         """The tables as they were where the reading goes on: what was read after the journal's last word wins, and
@@ -357,12 +344,12 @@ class Buffer:
     def sweep(self, referred: Collection[str]) -> None:
         """Delete the spills that nobody needs: neither the journal's segments, nor an open transaction, nor the next
         start, which begins with the last state and all that it speaks of."""
-        used = self._used() | self._spoken | set(referred)
+        used = self._disk.used() | self._spoken | set(referred)
         if self._draft is not None:
             used.add(self._draft.path)
-        for path in self._spills.keys() - used:
+        for path in self._disk.pieces.keys() - used:
             self._files.delete(path)
-            del self._spills[path]
+            del self._disk.pieces[path]
 
 
 def _too_much(one: Open, limits: Limits, now_us: int) -> str:

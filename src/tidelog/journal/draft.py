@@ -7,10 +7,14 @@ after it: a file that lacks a block never gets its name.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -26,12 +30,42 @@ _AHEAD = 2
 """So many blocks wait, or are being written."""
 
 
+class Worker:
+    """A thread that does one thing after the other. It holds up nobody: it goes with the process, and when nobody has
+    this any more."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        threading.Thread(target=_work_off, args=(self._tasks,), name="spill", daemon=True).start()
+        weakref.finalize(self, self._tasks.put, None).atexit = False
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        done: Future[None] = Future()
+        self._tasks.put((done, work))
+        return done
+
+
+_Task = tuple[Future[None], Callable[[], None]]
+
+
+def _work_off(tasks: SimpleQueue[_Task | None]) -> None:
+    while (task := tasks.get()) is not None:
+        done, work = task
+        try:
+            work()
+        except BaseException as exc:  # noqa: BLE001 - whoever asked for it is told
+            done.set_exception(exc)
+        else:
+            done.set_result(None)
+        del task, done, work  # whatever they hold
+
+
 class Draft:
     def __init__(
         self,
         files: Files,
         path: str,
-        thread: ThreadPoolExecutor,
+        thread: Worker,
         *,
         durable: bool,
         metadata: Mapping[bytes, bytes] | None = None,
@@ -65,7 +99,7 @@ class Draft:
 
     def _submit(self, work: Callable[[Any], None], what: Any) -> None:
         self._settle(_AHEAD - 1)
-        self._waiting.append(self._thread.submit(work, what))
+        self._waiting.append(self._thread.submit(partial(work, what)))
 
     def _settle(self, most: int) -> None:
         """Wait until so many are left. What failed stays: it fails again."""

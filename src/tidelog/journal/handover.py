@@ -51,6 +51,7 @@ class Commit:
     """Fingerprints of its table versions of which several records may tell one change."""
     pieces: Sequence[Piece]
     parts: Sequence[Part]
+    """What comes behind the pieces. Both are in the log's order."""
 
     @property
     def clean(self) -> bool:
@@ -98,8 +99,6 @@ class Handover:
     def _cleaned(self, commit: Commit) -> tuple[Commit, Sequence[Part]]:
         """A transaction that fits into memory, as it counts."""
         parts = [*map(self._loaded, commit.pieces), *commit.parts]
-        if len(parts) > 1:
-            parts.sort(key=_first_ordinal)
         if commit.clean:
             return commit, parts
         kept = _kept(parts) if commit.undone else parts
@@ -289,7 +288,7 @@ def _renumbered(parts: Sequence[Part]) -> list[Part]:
         by_table.setdefault(_number_of(part), []).append(part.records.column("ordinal").to_numpy())
     ranks = {number: np.sort(np.concatenate(some)) for number, some in by_table.items()}
     found = []
-    for part in sorted(parts, key=_first_ordinal):
+    for part in sorted(parts, key=lambda part: part.ordinal):
         own = part.records.column("ordinal").to_numpy()
         rows = _with_ordinals(
             part.records, np.searchsorted(everything, own), np.searchsorted(ranks[_number_of(part)], own)
@@ -328,10 +327,6 @@ def _with_ordinals(rows: pa.RecordBatch, ordinals: Ints, within: Ints) -> pa.Rec
     columns = list(rows.columns)
     columns[1], columns[2] = pa.array(ordinals.astype(np.int64)), pa.array(within.astype(np.int64))
     return pa.record_batch(columns, schema=RECORDS)
-
-
-def _first_ordinal(part: Part) -> int:
-    return int(part.rows.column("ordinal")[part.first].as_py())
 
 
 def _number_of(part: Part) -> int:

@@ -1,4 +1,4 @@
-"""What open transactions hold in memory.
+"""What open transactions hold, in memory and on disk.
 
 A reading leaves *runs*: records of one table version, the transactions one after the other. What a transaction has in a
 run is a *stretch* of it, known by its number: nothing is made for it but a pair. Only at the commit, or where records
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidelog.journal.spill import Spilled
+from tidelog.journal.spill import Ranges, Spilled
 from tidelog.model.schema import Table
 
 Ints = NDArray[np.int64]
@@ -23,6 +23,7 @@ _ROW_BYTES = 64
 """What a record takes beside its payload."""
 _TINY_ROWS = 16
 _MOSTLY = 0.75
+_LISTED = 50_000
 _NUMBERS = count()
 
 
@@ -45,6 +46,11 @@ class Part:
     @property
     def count(self) -> int:
         return self.last - self.first
+
+    @property
+    def ordinal(self) -> int:
+        """Of its first record."""
+        return int(self.rows.column("ordinal")[self.first].as_py())
 
     @property
     def records(self) -> pa.RecordBatch:
@@ -109,7 +115,9 @@ class Open:
         return self.xid, self.begin, self.since_us
 
     def parts(self) -> list[Part]:
-        return [run.part(k) for run, k in self.stretches]
+        """What it has in memory, as the log told it."""
+        parts = [run.part(k) for run, k in self.stretches]
+        return sorted(parts, key=lambda part: part.ordinal) if len(parts) > 1 else parts
 
 
 class Memory:
@@ -150,6 +158,49 @@ class Memory:
             run = _copied([stretch for _, stretch in found])
             for k, (one, _) in enumerate(found):
                 self.keep(one, run, k)
+
+
+class Disk:
+    """Where their records lie on disk."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.pieces = dict.fromkeys(paths, 0)
+        """By spill, how many of its ranges somebody needs."""
+        self._alive = self._pinned = 0
+
+    def keep(self, ranges: Ranges, owners: Sequence[Open]) -> None:
+        """A whole block."""
+        for k, one in enumerate(owners):
+            one.pieces.append((ranges, k))
+        self.count(ranges, len(owners))
+
+    def count(self, ranges: Ranges, n: int = 1) -> None:
+        self.pieces[ranges.path] += n
+        self._alive += n
+        if not ranges.alive:
+            self._pinned += len(ranges.firsts)
+        ranges.alive += n
+
+    def release(self, one: Open) -> list[Spilled]:
+        for ranges, _ in one.pieces:
+            self.pieces[ranges.path] -= 1
+            self._alive -= 1
+            ranges.alive -= 1
+            if not ranges.alive:
+                self._pinned -= len(ranges.firsts)
+        released, one.pieces = one.pieces, []
+        return released
+
+    def loosen(self, transactions: Iterable[Open]) -> None:
+        """Whoever needs one range of a block keeps the list of all: if most of them are gone, it gets its own."""
+        if self._pinned > 2 * self._alive + _LISTED:
+            for one in transactions:
+                one.pieces = [(ranges.alone(k), 0) for ranges, k in self.release(one)]
+                for ranges, _ in one.pieces:
+                    self.count(ranges)
+
+    def used(self) -> set[str]:
+        return {path for path, pieces in self.pieces.items() if pieces}
 
 
 @dataclass(frozen=True)
@@ -269,7 +320,9 @@ def _picked(batches: Sequence[pa.RecordBatch], firsts: Ints, lasts: Ints) -> pa.
         at[lying] = total + np.cumsum(counts[lying]) - counts[lying]
         total += int(counts[lying].sum())
         taken.append(_taken(batches[mine[0]], _stretched(firsts[lying], counts[lying])))
-    return _taken(pa.concat_batches(taken), _stretched(at, counts))
+    joined = pa.concat_batches(taken)
+    del taken
+    return _taken(joined, _stretched(at, counts))
 
 
 def _stretched(firsts: Ints, counts: Ints) -> Ints:

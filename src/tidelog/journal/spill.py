@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,10 +26,11 @@ from tidelog.errors import CorruptState
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 
-FORMAT = 3
+FORMAT = 4
 FOLDER = "open"
 _RECORDS, _STATE = ".arrow", ".state.arrow"
 _KEY, _RANGES, _SUM = b"tidelog", b"tidelog.ranges", b"tidelog.checksum"
+_FILES_OPEN = 64
 UNREADABLE = (pa.ArrowException, OSError, LookupError, ValueError, TypeError, MemoryError)
 """What Arrow and JSON have to say of damaged bytes."""
 
@@ -78,10 +81,19 @@ class Ranges:
     ordinals: Sequence[int]
     sizes: Sequence[int]
     checksums: Sequence[int]
+    alive: int = 0
+    """How many of them somebody needs."""
+
+    def alone(self, k: int) -> Ranges:
+        first, last, ordinal, size, checksum = (column[k : k + 1] for column in self._columns())
+        return Ranges(self.path, self.index, self.table, self.undo, first, last, ordinal, size, checksum)
+
+    def _columns(self) -> Sequence[Sequence[int]]:
+        return self.firsts, self.lasts, self.ordinals, self.sizes, self.checksums
 
     def piece(self, k: int) -> Piece:
-        numbers = self.firsts[k], self.lasts[k], self.ordinals[k], self.sizes[k], self.checksums[k]
-        return Piece(self.path, self.index, *numbers, self.table, self.undo)
+        first, last, ordinal, size, checksum = (column[k] for column in self._columns())
+        return Piece(self.path, self.index, first, last, ordinal, size, checksum, self.table, self.undo)
 
 
 Spilled = tuple[Ranges, int]
@@ -138,11 +150,17 @@ def describe(files: Files, path: str) -> list[tuple[Ranges, list[Life]]]:
     found: list[tuple[Ranges, list[Life]]] = []
     at = 0
     for index, raw in enumerate(json.loads(metadata[_KEY])):
-        table = Table.from_json(raw["table"]) if raw["table"] else None
+        table = _table(raw["table"]) if raw["table"] else None
         columns = [column.to_pylist() for column in listed.slice(at, raw["ranges"]).columns]
         found.append((Ranges(path, index, table, raw["undo"], *columns[3:]), list(zip(*columns[:3], strict=True))))
         at += raw["ranges"]
     return found
+
+
+@lru_cache(maxsize=1000)
+def _table(text: str) -> Table:
+    """Many blocks speak of few versions."""
+    return Table.from_json(text)
 
 
 def packed(batch: pa.RecordBatch) -> bytes:
@@ -183,13 +201,12 @@ class Range(Protocol):
 
 
 class Reader:
-    """Reads many ranges: a file that was opened stays open, until the reader goes, and so do blocks on a local disk,
-    which take no memory."""
+    """Reads many ranges: files stay open, unless they are too many. Blocks stay, too: on a local disk they take no
+    memory; of an object store, one."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._opened: dict[str, Any] = {}
-        self._blocks: dict[tuple[str, int], pa.RecordBatch] = {}
+        self._opened: OrderedDict[str, tuple[Any, dict[int, pa.RecordBatch]]] = OrderedDict()
 
     def read(self, extent: Range) -> pa.RecordBatch:
         """The rows of a range, checked."""
@@ -204,20 +221,27 @@ class Reader:
         return rows
 
     def _block(self, extent: Range) -> pa.RecordBatch:
-        block = self._blocks.get((extent.path, extent.index))
-        if block is None:
-            block = self._file(extent.path).get_batch(extent.index)
-            if self._files.local:
-                self._blocks[extent.path, extent.index] = block
-        return block
+        reader, blocks = self._file(extent.path)
+        if extent.index not in blocks:
+            if not self._files.local:
+                self._forget_blocks()
+            blocks[extent.index] = reader.get_batch(extent.index)
+        return blocks[extent.index]
 
-    def _file(self, path: str) -> Any:
+    def _file(self, path: str) -> tuple[Any, dict[int, pa.RecordBatch]]:
         if path not in self._opened:
-            opened = pa.ipc.open_file(self._files.open(path))
-            if not opened.schema.equals(RECORDS):
+            reader = pa.ipc.open_file(self._files.open(path))
+            if not reader.schema.equals(RECORDS):
                 raise ValueError("its columns are not those of records")
-            self._opened[path] = opened
+            self._opened[path] = reader, {}
+            if len(self._opened) > _FILES_OPEN:
+                self._opened.popitem(last=False)
+        self._opened.move_to_end(path)
         return self._opened[path]
+
+    def _forget_blocks(self) -> None:
+        for _, blocks in self._opened.values():
+            blocks.clear()
 
 
 def read(files: Files, extent: Range) -> pa.RecordBatch:

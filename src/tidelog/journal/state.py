@@ -22,7 +22,6 @@ from tidelog.journal.holding import Open
 from tidelog.journal.spill import Life, Ranges, Spilled
 from tidelog.model.schema import Table
 
-_GIVEN_UP = f"{spill.FOLDER}/given-up.json"
 _KEY, _OPEN = b"tidelog", b"tidelog.open"
 _NUMBERS = ("xid", "begin", "since_us", "events", "bytes", "undos", "unwatched_us")
 OPEN = pa.schema(
@@ -45,6 +44,8 @@ class State:
     scope: str
     """What was captured: under other filters, an open transaction would lack records."""
     saved_us: int
+    given_up: Sequence[int]
+    """Transactions of which nothing is wanted."""
     spills: Sequence[str]
     """Where the rest of the records lies. Others may have some of them too: left by a process that died, and kept for
     the sake of the journal."""
@@ -60,7 +61,8 @@ class State:
     def to_metadata(self) -> dict[bytes, bytes]:
         tables = [table.to_json() for table in self.versions]
         places = {"resume": self.resume, "end": self.end, "scope": self.scope, "us": self.saved_us}
-        text = json.dumps({**places, "versions": tables, "spills": list(self.spills)}).encode()
+        lists = {"versions": tables, "given_up": list(self.given_up), "spills": list(self.spills)}
+        text = json.dumps({**places, **lists}).encode()
         return spill.signed({_KEY: text, _OPEN: spill.packed(_columns(self.open))})
 
     @staticmethod
@@ -69,7 +71,8 @@ class State:
         tables = [Table.from_json(text) for text in raw["versions"]]
         batch = pa.ipc.read_record_batch(pa.py_buffer(metadata[_OPEN]), OPEN)
         resume, end, saved_us = (int(raw[name]) for name in ("resume", "end", "us"))
-        return State(resume, end, tables, raw["scope"], saved_us, raw["spills"], list(_opened(batch)))
+        lists = raw["given_up"], raw["spills"], list(_opened(batch))
+        return State(resume, end, tables, raw["scope"], saved_us, *lists)
 
 
 def _columns(transactions: Sequence[Open]) -> pa.RecordBatch:
@@ -86,9 +89,10 @@ def _opened(batch: pa.RecordBatch) -> Iterator[Open]:
 
 
 def restore(files: Files) -> State | None:
-    """What was open when the last state was written; None unless all that it speaks of is there, and intact."""
-    path = max(filter(spill.is_state, spill.paths(files)), default=None)
-    state = _described(files, path) if path is not None else None
+    """What was open when the last state was written; None unless all that it speaks of is there, and intact. One that
+    was never finished, which an object store shows, does not hide the one before it."""
+    paths = sorted(filter(spill.is_state, spill.paths(files)), reverse=True)
+    state = next((found for path in paths if (found := _described(files, path)) is not None), None)
     if state is None:
         return None
     pieces = _by_owner(block for other in state.spills for block in _blocks(files, other))
@@ -142,15 +146,3 @@ def _is_intact(files: Files, state: State) -> bool:
     except CorruptState:
         return False
     return True
-
-
-def given_up(files: Files) -> dict[int, int]:
-    """The transactions that were given up, with the position of their commit; 0 while their end has not come."""
-    text = files.read(_GIVEN_UP)
-    return {int(xid): int(position) for xid, position in json.loads(text or b"{}").items()}
-
-
-def write_given_up(files: Files, xids: Mapping[int, int]) -> None:
-    with files.create(_GIVEN_UP, durable=True) as out:
-        out.write(json.dumps(dict(xids)).encode())
-    files.sync(spill.FOLDER)
