@@ -30,7 +30,7 @@ CHECKPOINTS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
-"""Spark's own choice starts a process whenever it looks at a file of a local checkpoint (`readlink`): 70 ms of each
+"""Spark's own choice starts a process whenever it looks at a file of a local checkpoint (`readlink`): 60 ms of each
 batch. Either gives a file its name when it is complete."""
 SETTINGS = {
     "spark.ui.enabled": "false",
