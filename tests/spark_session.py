@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.spark.session import CHECKPOINTS
+from tidelog.spark.session import CHECKPOINTS, JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,14 +47,15 @@ def prepare_environment() -> None:
 def settings(folder: Path) -> dict[str, str]:
     log = folder / "log4j2.properties"
     log.write_text(QUIET_LOG)
+    java = f"{JAVA} -Dlog4j2.configurationFile={log.as_uri()}"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()} -Dderby.system.home={folder}",
-        "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
+        "spark.driver.extraJavaOptions": f"{java} -Dderby.system.home={folder}",
+        "spark.executor.extraJavaOptions": java,
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.sql.session.timeZone": "UTC",

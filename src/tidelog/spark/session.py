@@ -7,6 +7,7 @@ the JVM prints before and beside log4j goes to a file next to it.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,9 @@ CHECKPOINTS = {
 }
 """Spark's own choice starts a process whenever it looks at a file of a local checkpoint (`readlink`): 60 ms of each
 batch. Either gives a file its name when it is complete."""
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+"""Rows pass by the JVM, or once through it: what it runs is much code, each piece a few times a batch. There the
+optimising compiler takes more than it gives, and so does a collector that works beside the program (docs/decisions)."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -43,8 +47,8 @@ SETTINGS = {
 }
 
 
-def session(name: str, home: Home, master: str | None = None, more: Mapping[str, str] | None = None) -> SparkSession:
-    """The session that lives already, or a new one; `more` are settings of Spark that win over ours."""
+def session(name: str, home: Home) -> SparkSession:
+    """The session that lives already, or a new one on this machine."""
     from pyspark.sql import SparkSession
 
     alive = SparkSession.getActiveSession()
@@ -52,22 +56,26 @@ def session(name: str, home: Home, master: str | None = None, more: Mapping[str,
         return alive
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    where = master or "local[*]"
-    if where.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return _start({**_settings(name, home, where), **(more or {})}, home)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return _start(_settings(name, home), home)
 
 
-def _settings(name: str, home: Home, master: str) -> dict[str, str]:
+def _settings(name: str, home: Home) -> dict[str, str]:
     with as_file(files("tidelog.spark") / "log4j2.properties") as log4j:
-        java = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dtidelog.log={home.log}"'
+        java = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dtidelog.log={home.log}" {_compiler_and_collector()}'
     return {
         **SETTINGS,
         "spark.app.name": f"tidelog {name}",
-        "spark.master": master,
+        "spark.master": "local[*]",
         "spark.driver.extraJavaOptions": java,
         "spark.sql.warehouse.dir": str(home.path / "warehouse"),
     }
+
+
+def _compiler_and_collector() -> str:
+    """Ours, unless the environment chooses: the JVM refuses to start with two collectors."""
+    chosen = " ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+    return JAVA if not re.search(r"Tiered|Use\w+GC", chosen) else ""
 
 
 def _start(settings: Mapping[str, str], home: Home) -> SparkSession:

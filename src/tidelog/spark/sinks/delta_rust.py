@@ -2,8 +2,8 @@
 
 Table objects stay open between batches and follow the log incrementally. Short cuts, all exact: a batch whose keys lie
 outside the key range of every file is appended, since nothing can match; a merge names its key range, so files without
-these keys are not read; and rows of a snapshot that are all new are appended before the rest is merged, so that a few
-changes of other keys do not make a merge over the whole table of them. A merge rewrites each file it touches whole, so
+these keys are not read; and rows of a snapshot are appended, or take the place of those in their range of keys, before
+the rest is merged. A merge rewrites each file it touches whole, so
 files are kept small: about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
 """
 
@@ -28,6 +28,10 @@ FILES = 64
 FEW_FILES = 8
 MANY_READS = 5000
 """From how many rows of a snapshot on it pays to write the new ones apart from what has to be merged."""
+STRETCH_BYTES = 64 << 20
+"""How much of a table is held in memory at most so that its files stay neighbours."""
+PORTION = 200_000
+"""How many rows of a table are looked through at a time."""
 SIZE = "delta.targetFileSize"
 _COARSE = pa.scalar(1000, pa.duration("us"))
 """Statistics tell moments in milliseconds, cut off."""
@@ -115,8 +119,7 @@ class RustTarget:
             if self._apart(merge):
                 self.append(merge.alive(), mark)
                 return
-            if self._all_new(merge):
-                self._append_first(merge, mark)
+            if self._put_reads(merge, mark):
                 return
         with self._commit():
             work = self._existing().merge(
@@ -140,24 +143,73 @@ class RustTarget:
                 work = work.when_not_matched_by_source_update({quote(c): v for c, v in merge.others.items()})
             work.execute()
 
-    def _append_first(self, merge: Merge, mark: Mark | None) -> None:
-        """Append what a snapshot read, then merge the rest. Interrupted between, it is new no more, and merged."""
-        assert merge.reads is not None
-        rest = merge.some(~merge.reads)
-        self.append(merge.some(merge.reads).alive(), None if rest.rows.num_rows else mark)
-        if rest.rows.num_rows:
-            self.merge(rest, mark)
-
-    def _all_new(self, merge: Merge) -> bool:
-        """Whether the target has none of the rows that a snapshot read, where it is cheap to know and they are many.
-        If it has one, a merge among their keys has to be done anyway."""
+    def _put_reads(self, merge: Merge, mark: Mark | None) -> bool:
+        """What a snapshot read in a commit of its own, and then the rest, where that spares a merge of many rows.
+        Interrupted between, it comes again and changes nothing."""
         if merge.reads is None or merge.reads.sum() < MANY_READS:
             return False
-        part = merge.some(merge.reads)
+        part, rest = merge.some(merge.reads), merge.some(~merge.reads)
+        if not self._put(part, None if rest.rows.num_rows else mark):
+            return False
+        if rest.rows.num_rows:
+            self.merge(rest, mark)
+        return True
+
+    def _put(self, part: Merge, mark: Mark | None) -> bool:
+        """Append rows that are new, or let them take the place of their range of keys, if it has few others."""
         if self._apart(part):
+            self.append(part.alive(), mark)
             return True
-        keys = part.rows.select(list(merge.key))
-        return bool(part.span("")) and not self.lookup(keys, []).num_rows
+        if not part.span(""):
+            return False
+        known, others = self._occupied(part)
+        if not known:
+            self.append(part.alive(), mark)
+            return True
+        stretch = self._stretch(part)
+        if stretch is None or others > part.rows.num_rows or not set(self._shape().names) <= set(part.columns):
+            return False
+        self._fill(part, stretch, mark)
+        return True
+
+    def _occupied(self, part: Merge) -> tuple[int, int]:
+        """How many rows of the target have a key of the part, and how many others lie among these."""
+        key, known, others = list(part.key), 0, 0
+        keys = part.rows.select(key)
+        where = " AND ".join(part.span(quote(key[0])))
+        for there in _portions(self._existing().scan(columns=key, predicate=where)):
+            found = int((match(keys, there, key) >= 0).sum())
+            known, others = known + found, others + there.num_rows - found
+        return known, others
+
+    def _stretch(self, part: Merge) -> str | None:
+        """The range of the part, widened until it cuts through no file, as SQL that is never unknown; None where this
+        takes in too much."""
+        files = self._files(part)
+        if files is None:
+            return None
+        assert part.edges is not None
+        least, most = files["least"].to_numpy(), files["most"].to_numpy()
+        low, high = (edge.as_py() for edge in part.edges)
+        while True:
+            touched = (least <= high) & (most >= low)
+            wider = min(low, int(least[touched].min())), max(high, int(most[touched].max()))
+            if wider == (low, high):
+                break
+            low, high = wider
+        if files["size_bytes"].to_numpy()[touched].sum() > STRETCH_BYTES:
+            return None
+        name = quote(part.key[0])
+        return f"{name} >= {low} AND {name} <= {high} AND {name} IS NOT NULL"
+
+    def _fill(self, part: Merge, stretch: str, mark: Mark | None) -> None:
+        """A merge mixes the rows of all files that it touches: each then has keys of the whole stretch, and the next
+        chunk touches one file more. Written in the order of keys, files that follow one another stay neighbours."""
+        key = list(part.key)
+        keys = part.rows.select(key)
+        kept = self.scan(None, stretch, lambda there: match(there, keys, key) < 0)
+        rows = pa.concat_tables([pad(part.alive(), self._shape()), kept])
+        self._overwrite(rows.sort_by(key[0]), mark, predicate=stretch)
 
     def replace(self, rows: pa.Table, mark: Mark | None) -> None:
         self._overwrite(pad(rows, self._shape()), mark)
@@ -181,8 +233,8 @@ class RustTarget:
         schema = self._shape()
         shape = pa.schema([schema.field(c) for c in columns]) if columns is not None else schema
         parts = []
-        for batch in _read(self._existing().scan(columns=shape.names, predicate=predicate)):
-            part = pa.Table.from_batches([batch]).cast(shape)
+        for found in _portions(self._existing().scan(columns=shape.names, predicate=predicate)):
+            part = found.cast(shape)
             parts.append(part if where is None else part.filter(pa.array(where(part))))
         return pa.concat_tables(parts) if parts else shape.empty_table()
 
@@ -202,20 +254,29 @@ class RustTarget:
 
     def _apart(self, merge: Merge) -> bool:
         """Whether no row of the target can have one of the merge's keys, by the statistics of all its files."""
+        files = self._files(merge)
+        if files is None or not files.num_rows:
+            return files is not None
+        assert merge.edges is not None
+        low, high = merge.edges
+        touching = pc.and_(pc.less_equal(files["least"], high), pc.greater_equal(files["most"], low))
+        return not pc.any(touching).as_py()
+
+    def _files(self, merge: Merge) -> pa.Table | None:
+        """The `least` and the `most` that the first key may be in each file, in the type of the merge's, and its size;
+        None when it is not known of all."""
         files = pa.table(self._existing().get_add_actions(flatten=True))
         if not files.num_rows:
-            return True
-        name, known = merge.key[0], set(files.column_names)
-        if merge.edges is None or not {f"min.{name}", f"max.{name}"} <= known:
-            return False
-        least, most = files[f"min.{name}"], files[f"max.{name}"]
+            return files
+        ends = [f"min.{merge.key[0]}", f"max.{merge.key[0]}"]
+        if merge.edges is None or not set(ends) <= set(files.column_names):
+            return None
+        least, most = (files[end].cast(merge.edges[0].type) for end in ends)
         if least.null_count or most.null_count:  # a file without statistics may hold anything
-            return False
-        least, most = least.cast(merge.edges[0].type), most.cast(merge.edges[0].type)
+            return None
         if pa.types.is_timestamp(least.type):
             least, most = pc.subtract(least, _COARSE), pc.add(most, _COARSE)
-        touching = pc.and_(pc.less_equal(least, merge.edges[1]), pc.greater_equal(most, merge.edges[0]))
-        return not pc.any(touching).as_py()
+        return pa.table({"least": least, "most": most, "size_bytes": files["size_bytes"]})
 
     def _shape(self) -> pa.Schema:
         schema = self.schema()
@@ -236,10 +297,17 @@ class RustTarget:
             self._table.update_incremental()
         return self._table
 
-    def _overwrite(self, rows: Any, mark: Mark | None, schema_mode: str | None = None) -> None:
+    def _overwrite(
+        self, rows: Any, mark: Mark | None, *, schema_mode: str | None = None, predicate: str | None = None
+    ) -> None:
         with self._commit():
             driver().write_deltalake(
-                self._existing(), rows, mode="overwrite", schema_mode=schema_mode, commit_properties=_properties(mark)
+                self._existing(),
+                rows,
+                mode="overwrite",
+                schema_mode=schema_mode,
+                predicate=predicate,
+                commit_properties=_properties(mark),
             )
 
     @contextmanager
@@ -282,6 +350,18 @@ def _properties(mark: Mark | None) -> Any:
 
 def _read(reader: Any) -> Iterator[pa.RecordBatch]:
     yield from pa.RecordBatchReader.from_stream(reader)
+
+
+def _portions(reader: Any) -> Iterator[pa.Table]:
+    """Several batches at a time: what compares them with many keys does so less often."""
+    batches: list[pa.RecordBatch] = []
+    for batch in _read(reader):
+        batches.append(batch)
+        if sum(b.num_rows for b in batches) >= PORTION:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
 
 
 def _strict(rows: pa.Table) -> pa.Table:

@@ -1,0 +1,116 @@
+"""A Delta table by delta-rs, as the sink drives it: what a snapshot that is taken again leaves of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tidelog.spark.sinks import delta_rust
+from tidelog.spark.sinks.delta_rust import RustTarget
+from tidelog.spark.sinks.target import Mark, Merge
+
+ROWS = 80_000
+SHAPE = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])
+
+
+@pytest.fixture(autouse=True)
+def few_reads() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_rust, "MANY_READS", 1)
+        yield
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> RustTarget:
+    """Many small files, one after the other."""
+    found = RustTarget(str(tmp_path / "table"))
+    found.create(SHAPE, {delta_rust.SIZE: "50000"})
+    for low in range(0, ROWS, 10_000):
+        found.append(rows(range(low, low + 10_000), "old"), None)
+    return found
+
+
+def rows(ids: range, text: str, part: str = "a") -> pa.Table:
+    return pa.table([pa.array(ids, pa.int64()), [part] * len(ids), [text] * len(ids)], schema=SHAPE)
+
+
+def read_again(target: RustTarget, read: pa.Table, *, key: tuple[str, ...] = ("id",), mark: Mark | None = None) -> None:
+    target.merge(Merge(read, key, tuple(read.column_names), reads=np.ones(read.num_rows, np.bool_)), mark)
+
+
+def content(target: RustTarget) -> list[tuple[object, ...]]:
+    found = target.read(target._shape().names)
+    return sorted((tuple(row.values()) for row in found.to_pylist()), key=str)
+
+
+def ranges(target: RustTarget) -> list[tuple[int, int]]:
+    files = pa.table(DeltaTable(target.uri).get_add_actions(flatten=True))
+    return sorted(zip(files["min.id"].to_pylist(), files["max.id"].to_pylist(), strict=True))
+
+
+def is_neat(found: list[tuple[int, int]]) -> bool:
+    return all(before[1] < after[0] for before, after in pairwise(found))
+
+
+def read_all_again(target: RustTarget) -> None:
+    for low in range(0, ROWS, 7000):
+        read_again(target, rows(range(low, min(low + 7000, ROWS)), "new"))
+
+
+def test_a_snapshot_taken_again_leaves_files_that_follow_one_another(target: RustTarget) -> None:
+    read_all_again(target)
+    assert content(target) == sorted(((i, "a", "new") for i in range(ROWS)), key=str)
+    assert is_neat(ranges(target))
+    assert len(ranges(target)) > 4
+
+
+def test_merges_alone_would_mix_them(target: RustTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above can fail."""
+    monkeypatch.setattr(delta_rust, "STRETCH_BYTES", 0)
+    read_all_again(target)
+    assert content(target) == sorted(((i, "a", "new") for i in range(ROWS)), key=str)
+    assert not is_neat(ranges(target))
+
+
+def test_rows_that_were_not_read_stay(target: RustTarget) -> None:
+    """Between the keys that were read, and beside them in files that are written anew."""
+    read_again(target, rows(range(1500, 2500, 2), "new"))
+    read = set(range(1500, 2500, 2))
+    assert content(target) == sorted(((i, "a", "new" if i in read else "old") for i in range(ROWS)), key=str)
+
+
+def test_rows_without_a_first_key_stay(target: RustTarget) -> None:
+    lost = pa.table([pa.array([None, 1600], pa.int64()), ["x", "b"], ["old", "old"]], schema=SHAPE)
+    target.append(lost, None)
+    read_again(target, rows(range(1500, 1700), "new"), key=("id", "part"))
+    expected = [(i, "a", "new" if 1500 <= i < 1700 else "old") for i in range(ROWS)]
+    assert content(target) == sorted([*expected, (None, "x", "old"), (1600, "b", "old")], key=str)
+
+
+def test_columns_that_the_source_has_no_more_keep_their_values(target: RustTarget) -> None:
+    read_again(target, rows(range(1500, 1700), "new").drop_columns(["part"]))
+    assert content(target) == sorted(((i, "a", "new" if 1500 <= i < 1700 else "old") for i in range(ROWS)), key=str)
+
+
+def test_a_few_rows_over_a_wide_range_are_merged(target: RustTarget) -> None:
+    before = set(DeltaTable(target.uri).file_uris())
+    read_again(target, rows(range(5000, 75_000, 60_000), "new"))
+    assert {i for i, _, text in content(target) if text == "new"} == {5000, 65_000}
+    assert len(before - set(DeltaTable(target.uri).file_uris())) == 2  # those between are not touched
+
+
+def test_the_mark_comes_with_the_last_commit(target: RustTarget) -> None:
+    read_again(target, rows(range(1500, 1700), "new"), mark=Mark("app", 7))
+    assert target.applied("app") == 7
+    both = pa.concat_tables([rows(range(1500, 1700), "newer"), rows(range(3, 4), "changed")])
+    reads = np.arange(both.num_rows) < 200
+    target.merge(Merge(both, ("id",), tuple(both.column_names), reads=reads), Mark("app", 8))
+    assert target.applied("app") == 8
+    assert (3, "a", "changed") in content(target)
+    assert (1600, "a", "newer") in content(target)
