@@ -28,6 +28,8 @@ from tidelog.model.selection import Selection
 from tidelog.spark import chunks
 
 _LOG = logging.getLogger("tidelog")
+_BATCH_ROWS = 10_000
+"""As many as Spark itself takes at a time: they fit into the caches, of which its loop over rows lives."""
 STAGED = pa.schema(
     [
         ("sequence", pa.int64()),  # order of the pieces of a batch
@@ -88,7 +90,7 @@ def _delivered(
     elif task.shape == "typed":
         assert schema is not None
         _warn(chunk.letters)
-        for batch in chunk.rows.to_batches():
+        for batch in chunk.rows.to_batches(max_chunksize=_BATCH_ROWS):
             yield fit(batch, schema, chunk.table)
     else:
         files, name = Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}"

@@ -78,7 +78,7 @@ class Bounds:
     parallelism: int = 1
     rows: int = 0
     """Rows per chunk; 0: what can be read in `target_ms`."""
-    target_ms: int = 300
+    target_ms: int = 250
 
 
 @dataclass(frozen=True)

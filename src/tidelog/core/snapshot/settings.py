@@ -39,7 +39,7 @@ SETTINGS = (
         "auto",
         chunk_size,
     ),
-    Setting("incremental.snapshot.chunk.target.ms", "How long reading a chunk should take.", "300", count),
+    Setting("incremental.snapshot.chunk.target.ms", "How long reading a chunk should take.", "250", count),
     Setting(
         "incremental.snapshot.parallelism",
         "Chunks read at the same time; 0: one for each core of Spark but one, which the stream keeps.",
@@ -72,7 +72,7 @@ class SnapshotSettings:
     mode: str = "initial"
     chunk_rows: int = 0
     """0: as many as are read in `target_ms`."""
-    target_ms: int = 300
+    target_ms: int = 250
     parallelism: int = 0
     """0: one for each core of Spark but one."""
     strategy: str = "insert_insert"
