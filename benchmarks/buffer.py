@@ -46,7 +46,7 @@ MEMORY_TARGET_MB = 300
 
 CAPTION = f"""\
 append    {RECORD_BYTES}-byte records of {OPEN:,} open transactions, in readings of {READING:,}; none of them ends;
-          per CPU-s: of the process, which a disturbed machine changes less
+          per CPU-s: of the process, which a disturbed machine changes less; on memory that was in use before
 durable   tidelog, RocksDB and "synced": on the disk (fsync) every {FLUSH_EVENTS:,} events and at the end, on the clock;
           Chronicle as it comes forces nothing to disk, the dictionary cannot
 replay    from the commit to the last record: of {OPEN:,} open transactions one by one, and of one that is alone there

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import buffer_load
+from benchmarks import buffer_load, measure
 from benchmarks.buffer_load import Log
 from benchmarks.buffer_stores import STORES, Store
 from tidelog.contracts import Mixed
@@ -40,6 +40,7 @@ def rates(store: Make, folder: Path, events: int, open: int, replayed: int, size
     warm_up(store, folder / "warm", open)
     mixed = store(folder / "mixed")
     readings = list(Log.of(open, size).endless(events))
+    measure.awaken(folder / "asleep", 3 * events * buffer_load.RECORD_BYTES)
     before = time.process_time()
     append_s, _ = timed(lambda: append(mixed, readings))
     append_cpu_s = time.process_time() - before

@@ -45,7 +45,7 @@ Debezium  the embedded engine 3.6.3, a Java consumer that only counts, Connect r
           {JAVA_HEAP}; tuned: the fastest of several settings, named in the row; default: 1024 rows a chunk, by signal
 latency   commit to visible in Delta (Debezium: to its consumer) at 10 commits a second to another table of the same
           stream, of the commits while the snapshot ran; default settings for tidelog, the tuned ones for Debezium
-The median of the rounds; one contender at a time, each from a slot of its own."""
+The median of the rounds; one contender at a time, each from a slot of its own, on memory that was in use before."""
 
 Runs = dict[str, list[tuple[Measure, dict[str, Any] | None]]]
 

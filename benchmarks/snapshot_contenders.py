@@ -27,6 +27,7 @@ from tidelog.engine import requests
 SETTLE_SECONDS = 1.0
 SECONDS_MAX = 600.0
 BUSY_SECONDS = 0.02
+AWAKE_BYTES = 1 << 30
 COPY = "snapshot_copy"
 SIGNAL = "execute-snapshot"
 
@@ -148,6 +149,9 @@ def clock(
     server_pid = job.database.server.pid
     assert server_pid is not None
     launched = time.monotonic()
+    waits = warm and settle_s > 0  # it does nothing before it is asked
+    if not waits:
+        measure.awaken(job.workdir / "asleep", AWAKE_BYTES)
     with (
         measure.Contender(command, job.workdir / "log.txt") as contender,
         measure.Watch(contender.pid, server_pid) as watch,
@@ -155,6 +159,8 @@ def clock(
     ):
         if warm:
             get_warm(contender, job.database, settle_s)
+        if waits:
+            measure.awaken(job.workdir / "asleep", AWAKE_BYTES)
         began = watch.moment()
         ask()
         delivered = contender.await_done()
