@@ -205,8 +205,8 @@ def parallel(parallelism: int) -> dict[str, str]:
 THROUGHPUT = {
     "2 s chunks": {"incremental.snapshot.chunk.target.ms": "2000"},
     "250k chunks": {"incremental.snapshot.chunk.size": "250000", "maxEventsPerTrigger": "0"},
-    "125k chunks, two at once": {
-        "incremental.snapshot.chunk.size": "125000",
+    "170k chunks, two at once": {
+        "incremental.snapshot.chunk.size": "170000",
         "incremental.snapshot.parallelism": "2",
         "maxEventsPerTrigger": "0",
     },
