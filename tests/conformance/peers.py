@@ -80,6 +80,10 @@ class Peer:
     def until_known(self, name: str, known: bool) -> None:
         self._await(lambda: (name in self.ask("GET", "/connectors").body) == known, f"{name} is known: {not known}")
 
+    def until_forgotten(self, name: str) -> None:
+        """Kafka Connect tells of an offset that it has just deleted as null, until it has read its own word."""
+        self._await(lambda: not self.ask("GET", f"/connectors/{name}/offsets").body["offsets"], f"{name} has offsets")
+
     def _states(self, name: str) -> list[str]:
         answer = self.ask("GET", f"/connectors/{name}/status")
         if answer.status != 200:

@@ -276,6 +276,7 @@ def _offsets() -> Iterator[Step | Wait]:
     yield patch("left out", of_first())
     yield patch("set again", _same_offsets)
     yield Step("delete its offsets", "DELETE", f"{BUSY}/offsets", values=("$.message",))
+    yield Wait(lambda peer: peer.until_forgotten("busy"))
     yield Step("offsets that were deleted", "GET", f"{BUSY}/offsets")
     yield Step("delete it at last", "DELETE", BUSY)
     yield Wait(lambda peer: peer.until_known("busy", False))

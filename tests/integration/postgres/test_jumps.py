@@ -278,7 +278,8 @@ def test_back_while_a_snapshot_runs(fresh: Jumper) -> None:
 
 
 def test_taken_back(fresh: Jumper) -> None:
-    """An undo brings the whole offset back, snapshots included."""
+    """An undo brings the whole offset back, snapshots included. Where the server has written other log meanwhile, the
+    slot may stand past that offset, and what it keeps no more is never passed over in silence."""
     fresh.source |= {"snapshot.mode": "initial", "incremental.snapshot.chunk.size": "5"}
     fresh.database.execute("INSERT INTO t SELECT i, 'v', 'b' FROM generate_series(1, 100) i")
     with fresh:
@@ -288,7 +289,11 @@ def test_taken_back(fresh: Jumper) -> None:
         fresh.run(until=lambda r: len(r.reads) >= 40)
         fresh.jump(stood)
         fresh.database.execute("UPDATE t SET v = 'late' WHERE id IN (3, 40, 99)")
-        fresh.run()
+        try:
+            fresh.run()
+        except PositionLost:
+            assert _confirmed(fresh) > stood["tidelog_position"]
+            return
         fresh.check("t")
         assert len(fresh.reads) < 150
 

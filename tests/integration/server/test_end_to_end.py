@@ -125,10 +125,12 @@ def snapshotted(server: ServerProcess) -> None:
         told = server.ask("GET", "/connectors/shop/notifications").json()["notifications"]
         return ("again", "COMPLETED") in {(n["id"], n["type"]) for n in told}
 
+    def newest() -> tuple[str, str, dict[str, int]] | None:
+        ended = server.ask("GET", "/connectors/shop/snapshots").json()["ended"]
+        return (ended[0]["id"], ended[0]["how"], ended[0]["tables"]) if ended else None
+
     server.until(completed)
-    server.until(lambda: server.ask("GET", "/connectors/shop/snapshots").json()["ended"])
-    newest = server.ask("GET", "/connectors/shop/snapshots").json()["ended"][0]
-    assert (newest["id"], newest["how"], newest["tables"]) == ("again", "COMPLETED", {"public.t": 4})
+    server.until(lambda: newest() == ("again", "COMPLETED", {"public.t": 4}))
 
 
 def paused_and_stopped(server: ServerProcess, database: Database, folder: Path) -> None:
