@@ -246,8 +246,8 @@ def tail(log: Path) -> str:
 
 
 def awaken(file: Path, size: int) -> None:
-    """Write a file and remove it. A virtual machine gets a page from its host when it is first used, and gives it back
-    soon after it was freed; a run that gets such pages writes at 0.7 instead of 5 GB/s, whoever it is."""
+    """Write a file and remove it: on a virtual machine, pages that were not in use of late can cost a writer 0.7
+    instead of 5 GB/s, whoever it is."""
     block = bytes(4 << 20)
     with file.open("wb", buffering=0) as out:
         for _ in range(0, size, len(block)):
