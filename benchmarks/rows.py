@@ -19,7 +19,7 @@ ROWS_SMALL = 100_000
 PUBLICATION = "snapshot"
 BIG, SMALL, WARM, SIGNALS = "public.big", "public.small", "public.warm", "public.signals"
 WARM_SECONDS = 0.2
-# A window that is told in the source waits for the log to be flushed: with asynchronous commits, for a timer.
+# PostgreSQL's default. A window that is told in the source waits until the log is flushed: else, for a timer.
 SETTINGS = {**load.SETTINGS, "synchronous_commit": "on"}
 
 SCHEMA = """
@@ -66,6 +66,16 @@ def slot(database: Database, name: str) -> Iterator[str]:
         )
         database.execute(let_go, [name])
         database.execute(drop, [name])
+
+
+@contextlib.contextmanager
+def committing(database: Database, how: str) -> Iterator[None]:
+    """Everybody who connects meanwhile commits so: `on` waits for the log to be flushed, `off` does not."""
+    database.execute(f"ALTER DATABASE {database.dbname} SET synchronous_commit = {how}")
+    try:
+        yield
+    finally:
+        database.execute(f"ALTER DATABASE {database.dbname} RESET synchronous_commit")
 
 
 @contextlib.contextmanager

@@ -59,6 +59,8 @@ class Entrant:
     note: str = ""
     busy: bool = False
     """Others commit meanwhile: without them its windows never close."""
+    commits: str = "on"
+    """The source's `synchronous_commit`."""
 
     def rows_of(self, job: Job) -> int:
         return min(job.rows, rows.ROWS_SMALL) if self.table == rows.SMALL else job.rows
@@ -213,6 +215,7 @@ THROUGHPUT = {
 }
 PARALLELISM = (1, 2, 4)
 TUNED, DEFAULT, INITIAL, FAST = "debezium tuned", "debezium default", "debezium initial", "tidelog throughput"
+OURS_ASYNC, DEFAULT_ASYNC = "tidelog noop async", "debezium default async"
 SMALL_NOTE = f"measured on {rows.ROWS_SMALL:,} rows: it would take many minutes for all"
 BUSY_NOTE = "beside 50 commits a second to another table: on an idle database it does not end"
 
@@ -229,5 +232,7 @@ ENTRANTS: dict[str, Entrant] = {
     f"{TUNED}, read-only 20k": Entrant(run_debezium, TUNED, tuned(20_480, READ_ONLY), busy=True, note=BUSY_NOTE),
     f"{TUNED}, read-only 50k": Entrant(run_debezium, TUNED, tuned(51_200, READ_ONLY), busy=True, note=BUSY_NOTE),
     DEFAULT: Entrant(run_debezium, DEFAULT, {}, rows.SMALL, note=SMALL_NOTE),
+    OURS_ASYNC: Entrant(run_tidelog, OURS_ASYNC, kind="noop", commits="off"),
+    DEFAULT_ASYNC: Entrant(run_debezium, DEFAULT_ASYNC, {}, rows.SMALL, note=SMALL_NOTE, commits="off"),
     INITIAL: Entrant(run_debezium, INITIAL, {**BUFFERS, "snapshot.mode": "initial"}, kind="initial"),
 }
