@@ -7,8 +7,8 @@ DEMO   := $(VENV)/.installed-demo
 ALL    := $(VENV)/.installed-all
 BENCH  := $(VENV)/.installed-bench
 WITH_JAVA := . scripts/java.sh &&
-# Most tests wait for servers: two at a time, each file as a whole, in the order of tests/conftest.py.
-TOGETHER := -n 2 --dist loadfile --no-loadscope-reorder
+# Most tests wait for servers: three at a time, each file as a whole, in the order of tests/conftest.py.
+TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long sim check bench docs format lock clean

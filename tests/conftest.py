@@ -22,7 +22,7 @@ _SLOW = ("spark", "browser", "conformance", "server", "docs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes come first, so that two workers end together."""
+    """Files that take minutes come first, so that all workers end together."""
     items.sort(key=lambda item: not set(_SLOW) & set(item.path.parts))
 
 
