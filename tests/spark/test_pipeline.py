@@ -18,7 +18,8 @@ from tidelog.engine.control import Control, alone
 from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
-from tidelog.spark.pipeline import Pipeline, Progress
+from tidelog.spark.pipeline import Pipeline
+from tidelog.spark.progress import Progress
 from tidelog.stores import open_store
 
 

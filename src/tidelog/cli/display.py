@@ -16,7 +16,7 @@ from tidelog.core.settings import size_text
 if TYPE_CHECKING:
     from tidelog.contracts import Status
     from tidelog.engine.watching import Ended, Walk, Walks
-    from tidelog.spark.pipeline import Progress
+    from tidelog.spark.progress import Progress
 
 EVERY_S = 5.0
 BARS_MAX = 8

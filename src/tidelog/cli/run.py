@@ -17,7 +17,7 @@ from tidelog.cli.signals import setting
 from tidelog.engine.home import Home
 
 if TYPE_CHECKING:
-    from tidelog.spark.pipeline import Progress
+    from tidelog.spark.progress import Progress
 
 EXAMPLE = """\
 examples:

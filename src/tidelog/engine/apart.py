@@ -13,10 +13,11 @@ from dataclasses import asdict, replace
 from tidelog.contracts import Connector, Status
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
+from tidelog.engine.following import STATUS
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.readers import Known, Readers
-from tidelog.engine.reading import STATUS, files_of, journal_of
+from tidelog.engine.storage import files_of, journal_of
 from tidelog.journal.files import Files
 
 _CHECK_S = 1.0

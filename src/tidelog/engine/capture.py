@@ -141,6 +141,11 @@ class Capture:
         """All that was committed when the log ended here is in the journal."""
         return self._seen
 
+    def passed(self, end: int) -> bool:
+        """Whether the log is known past `end`: after a loss of the journal, a record of our own that stood there is
+        not read again, because the database knows nothing of it."""
+        return self._connector.through(self._seen) >= end
+
     def raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure

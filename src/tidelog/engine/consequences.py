@@ -20,7 +20,7 @@ from tidelog.engine.capture import skip_idle
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import place
-from tidelog.engine.reading import files_of, journal_of
+from tidelog.engine.storage import files_of, journal_of
 from tidelog.errors import PositionLost, TidelogError
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal

@@ -23,6 +23,7 @@ from tidelog.core.snapshot.plan import Now
 from tidelog.core.snapshot.state import Emission, Snapshot
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
+from tidelog.engine.following import Following
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump, landing
 from tidelog.engine.readers import Readers
@@ -30,10 +31,10 @@ from tidelog.engine.selections import Selections
 from tidelog.engine.signals import in_log
 from tidelog.engine.snapshots import Snapshots
 from tidelog.engine.stage import Stage
+from tidelog.engine.storage import files_of, journal_of
 from tidelog.errors import CorruptState, PositionLost, TransientError
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
-from tidelog.journal.ledger import Ledger
 from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
@@ -43,7 +44,6 @@ _FIRST_WAIT_S = 1.0
 _REPLAY_S = 300.0
 _CATCH_UP_S = 0.2
 _LOCK_S = 20.0
-STATUS = "status.json"
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class Reading:
         self._readers = Readers(self._files)
         self._selections = Selections(self._files)
         self._snapshots: Snapshots | None = None
-        self._journal: SegmentJournal | None = None
-        self._capture: Capture | None = None
+        self._log: Capture | Following | None = None
         self._target: int | None = None
         self._until: int | None = None
         self._floor = 0
@@ -150,7 +149,7 @@ class Reading:
             if position > start.position or ahead != snapshot.settled():
                 return self._reached(start, position, ahead)
             if over:
-                self._wait(start.position, _WAIT_S if snapshot.entries else 0.0)
+                self._served.wait(start.position, _WAIT_S if snapshot.entries else 0.0)
                 return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
@@ -188,15 +187,11 @@ class Reading:
 
     def acknowledge(self, offset: Offset) -> None:
         """What was delivered, is visible to everybody (law 1) and is needed for no window may go."""
-        if self._silent or offset.life < self._life:
+        if self._silent or self._log is None or offset.life < self._life:
             return
         if self._floor < offset.position:
             self._floor = self._visible(offset.position)
-        position = self._needed(offset, Snapshot.from_json(offset.snapshot))
-        if self._capture is not None:
-            self._capture.acknowledge(position)
-        else:
-            self._readers.acknowledge(self._reader, position)
+        self._log.acknowledge(self._needed(offset, Snapshot.from_json(offset.snapshot)))
 
     def drain(self) -> None:
         """End where the log ends now: `latest` never goes past it, and reaches it."""
@@ -206,12 +201,12 @@ class Reading:
     def finish(self) -> None:
         """Everything is drained: let the database hear of the last acknowledgement, and give the slot back, since
         Spark does not always tell a source that its query is over."""
-        if self._target is not None and self._capture is not None:
-            self._capture.settle(5.0)
+        if self._target is not None and self._log is not None:
+            self._log.settle(5.0)
             self.close()
 
     def metrics(self) -> dict[str, Any]:
-        status = self._capture.status() if self._capture is not None else self.remote_status()
+        status = self._log.status() if self._log is not None else Status("starting")
         return {
             "position": status.position,
             "lag_ms": status.lag_ms,
@@ -222,14 +217,9 @@ class Reading:
             "warning": status.warning,
         }
 
-    def remote_status(self) -> Status:
-        """What a capture that runs apart last said of itself."""
-        text = self._files.read(STATUS)
-        return Status(**json.loads(text)) if text else Status("starting")
-
     def close(self) -> None:
-        if self._capture is not None:
-            self._capture.stop()
+        if self._log is not None:
+            self._log.stop()
         if self._connector is not None:
             self._connector.close()
         self._hold.close()
@@ -244,11 +234,12 @@ class Reading:
 
     @property
     def journal(self) -> SegmentJournal:
-        if self._journal is None:
-            # Only the capture writes the ledger; who follows it keeps one of his own.
-            ledger = ":memory:" if self._apart else str(self._home.ledger)
-            self._journal = journal_of(self._definition, ledger, self._files)
-        return self._journal
+        return self._served.journal
+
+    @property
+    def _served(self) -> Capture | Following:
+        assert self._log is not None, "nothing is served yet"
+        return self._log
 
     @property
     def snapshots(self) -> Snapshots:
@@ -262,13 +253,17 @@ class Reading:
     def _serve(self, start: Offset) -> None:
         """Begin, once, to serve everything that lies after `start`, and the windows that are open there."""
         self._life, self._change = start.life, start.change
-        if self._journal is not None:
-            return
-        if self._apart:
-            self._floor = self._first_needed(start, self._readers.reached(self._reader))
-            self._readers.acknowledge(self._reader, self._floor)
-            self.journal.follow(self._floor)
-            return
+        if self._log is None:
+            self._log = self._follow(start) if self._apart else self._capture(start)
+
+    def _follow(self, start: Offset) -> Following:
+        self._floor = self._first_needed(start, self._readers.reached(self._reader))
+        journal = journal_of(self._definition, ":memory:", self._files)
+        log = Following(journal, self._files, self._readers, self._reader)
+        log.start(self._floor)
+        return log
+
+    def _capture(self, start: Offset) -> Capture:
         if not self._held:
             self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
             self._held = True
@@ -276,9 +271,9 @@ class Reading:
             self._prepared = self.connector.prepare(resuming=True)
         self._floor = self._first_needed(start, self._prepared)
         storage = self._definition.storage
-        self._capture = Capture(
+        log = Capture(
             self.connector,
-            self.journal,
+            journal_of(self._definition, str(self._home.ledger), self._files),
             self._files,
             notes=Files(str(self._home.path)),
             memory_bytes=storage.memory_bytes,
@@ -286,7 +281,8 @@ class Reading:
             persistent=storage.persistent,
             abandoned=self.snapshots.notices.abandoned,
         )
-        self._capture.start(self._floor, start.note or _noted(start))
+        log.start(self._floor, start.note or _noted(start))
+        return log
 
     def _begin_anew(self, start: Offset) -> Offset:
         """The place in the log is lost: take another one, and read everything once more. What lies between the two
@@ -310,9 +306,9 @@ class Reading:
 
     def _let_go(self) -> None:
         """Of the log, to take it up elsewhere."""
-        if self._capture is not None:
-            self._capture.stop()
-        self._capture = self._journal = None
+        if self._log is not None:
+            self._log.stop()
+        self._log = None
 
     @property
     def _renews(self) -> bool:
@@ -355,8 +351,8 @@ class Reading:
         busy = bool(snapshot.entries) and not snapshot.paused and not self._silent
         if busy and (goal := self.snapshots.goal(snapshot)):
             self._catch_up(goal)
-        seen = self._seen()
-        ended = self._wait(start, 0.0 if busy else self._patience())
+        seen = self._served.seen()
+        ended = self._served.wait(start, 0.0 if busy else self._patience())
         if ended <= start or (busy and snapshot.blocking):
             return start, max(start, seen) if ended <= start else start
         self.journal.require(start)
@@ -367,11 +363,7 @@ class Reading:
         """Let the log come past what the chunks have seen, also where nothing is written: this closes windows."""
         if self._until is not None:
             self._until = max(self._until, self.connector.through(goal))
-        if self._capture is not None:
-            self._capture.caught_up(goal, _CATCH_UP_S)
-
-    def _seen(self) -> int:
-        return self._capture.seen() if self._capture is not None else self.remote_status().seen
+        self._served.caught_up(goal, _CATCH_UP_S)
 
     def _ahead(self, snapshot: Snapshot, start: int, position: int, reached: int, events: int | None) -> Snapshot:
         if self._silent:
@@ -426,32 +418,16 @@ class Reading:
             return True
         if snapshot.entries and not snapshot.paused and not self._silent:
             return False
-        if self._capture is not None:
-            return self._capture.caught_up(self._target, 0)
-        status = self.remote_status()  # none on a machine of its own: then what the journal has is what there is
-        return status.state == "starting" or status.seen >= self._target
+        return self._served.caught_up(self._target, 0)
 
     def _await(self, end: int) -> None:
         deadline = time.monotonic() + _REPLAY_S
-        while self._wait(end - 1, 0.2) < end and not self._passed(end):
+        while self._served.wait(end - 1, 0.2) < end and not self._served.passed(end):
             if time.monotonic() > deadline:
                 raise PositionLost(
                     f"A batch that ends at {end} can't be read again: the log has come to {self.journal.end()} only.",
                     hint="Is the database reachable, and the slot the one this pipeline used before?",
                 )
-
-    def _passed(self, end: int) -> bool:
-        """Whether the log is known past `end`: after a loss of the journal, a record of our own that stood there is
-        not read again, because the database knows nothing of it."""
-        return self._capture is not None and self.connector.through(self._capture.seen()) >= end
-
-    def _wait(self, beyond: int, seconds: float) -> int:
-        if self._capture is not None:
-            return self._capture.wait(beyond, seconds)
-        self.journal.refresh()
-        if self.journal.end() <= beyond and seconds:
-            time.sleep(seconds)
-        return self.journal.end()
 
     def _reached(self, start: Offset, position: int, snapshot: Snapshot) -> Offset:
         """The offset at `position`. The log may have to be read again from before it: an older note than that of the
@@ -478,19 +454,3 @@ class Reading:
 def _noted(offset: Offset) -> str:
     """What an offset itself tells of the place."""
     return json.dumps(dict(offset.document))
-
-
-def files_of(definition: Definition, home: Home) -> Files:
-    return Files(definition.storage.path or str(home.journal))
-
-
-def journal_of(definition: Definition, ledger: str, files: Files) -> SegmentJournal:
-    storage = definition.storage
-    return SegmentJournal(
-        files,
-        Ledger(ledger),
-        max_bytes=storage.bytes_max,
-        retention_bytes=storage.retention_bytes,
-        compression=storage.compression,
-        persistent=storage.persistent,
-    )

@@ -19,7 +19,8 @@ from tidelog.engine import flat
 from tidelog.engine.definition import Definition
 from tidelog.engine.watching import Ended
 from tidelog.errors import TidelogError, TransientError
-from tidelog.spark.pipeline import Progress, Run
+from tidelog.spark.pipeline import Run
+from tidelog.spark.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

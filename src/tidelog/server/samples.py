@@ -11,7 +11,7 @@ from typing import Any
 
 from tidelog.contracts import Status
 from tidelog.engine.home import Home
-from tidelog.spark.pipeline import Progress
+from tidelog.spark.progress import Progress
 
 KEPT_S = 600
 

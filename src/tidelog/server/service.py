@@ -33,7 +33,7 @@ from tidelog.server.events import Events
 from tidelog.server.news import News, shown
 from tidelog.server.runner import Runner, Tally
 from tidelog.server.samples import Sample, Samples, sample
-from tidelog.spark.pipeline import Progress
+from tidelog.spark.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

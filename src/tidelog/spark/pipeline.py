@@ -13,34 +13,33 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors, errors
-from tidelog.contracts import Batch, ControlStore, Sink, Status, TableChanges
+from tidelog.contracts import Batch, ControlStore, Sink, Status
 from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
 from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump
-from tidelog.engine.reading import files_of
 from tidelog.engine.stage import Stage
-from tidelog.engine.watching import Ended, Told, Walks, walks
+from tidelog.engine.storage import files_of
+from tidelog.engine.watching import Ended, Told, walks
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
-from tidelog.model.selection import Selection
-from tidelog.spark import chunks, sinks
+from tidelog.spark import sinks
+from tidelog.spark.batches import Batches
 from tidelog.spark.present import Present
+from tidelog.spark.progress import Progress, Tally
 from tidelog.spark.session import register, session, warm
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
@@ -52,27 +51,6 @@ _LOCK_S = 3.0
 """Whoever edits the offsets holds the name for a moment."""
 _CURABLE = (TransientError, CorruptState, PySparkException, Py4JError, OSError)
 _ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How a running pipeline is doing."""
-
-    events_total: int = 0
-    events_per_s: float = 0.0
-    lag_ms: int = 0
-    lag_bytes: int = 0
-    batch_id: int = -1
-    batch_events: int = 0
-    batch_ms: int = 0
-    tables: Mapping[str, int] = field(default_factory=dict)
-    """Events of this run, by table."""
-    state: str = "starting"
-    warnings: tuple[str, ...] = ()
-    snapshots: Walks = field(default_factory=Walks)
-    """The tables whose rows are being read."""
-    ended: tuple[Ended, ...] = ()
-    """The snapshots that ended during this run."""
 
 
 class Pipeline:
@@ -159,11 +137,7 @@ class Run:
         self._source = Present(self._connector)
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
         self._failure: BaseException | None = None
-        self._events = 0
-        self._tables: Counter[str] = Counter()
-        self._started = time.monotonic()
-        self._recent: list[tuple[float, int]] = []
-        self._progress = Progress()
+        self._tally = Tally()
         self._warnings: tuple[str, ...] = ()
         self._told = Told(self._home)
         self._ended: tuple[Ended, ...] = ()
@@ -212,18 +186,18 @@ class Run:
         again: a batch that is repeated changes nothing."""
         tries = 0
         while True:
-            reached = self._progress.batch_id
+            reached = self._tally.batch_id
             try:
                 self._look(watch)
             except _CURABLE as exc:
-                tries = 1 if self._progress.batch_id > reached else tries + 1
+                tries = 1 if self._tally.batch_id > reached else tries + 1
                 if tries > _TRIES:
                     raise
                 self._warnings = (f"The query was started again after: {str(exc).splitlines()[0][:200]}",)
                 time.sleep(tries)
                 self._query = self._begin()
             else:
-                return replace(self._progress, ended=self._ended)
+                return self.progress()
 
     def _look(self, watch: Callable[[Progress], None]) -> None:
         while self._query.isActive:
@@ -299,16 +273,16 @@ class Run:
         status = _status(self._home)
         warnings = self._warnings + ((status.warning,) if status.warning else ())
         self._ended += tuple(self._told.new())
-        p = self._progress
+        tally = self._tally
         return Progress(
-            events_total=self._events,
-            events_per_s=self._rate(),
+            events_total=tally.events,
+            events_per_s=tally.rate(),
             lag_ms=status.lag_ms,
             lag_bytes=status.lag_bytes,
-            batch_id=p.batch_id,
-            batch_events=p.batch_events,
-            batch_ms=p.batch_ms,
-            tables=dict(self._tables),
+            batch_id=tally.batch_id,
+            batch_events=tally.batch_events,
+            batch_ms=tally.batch_ms,
+            tables=dict(tally.tables),
             state=status.state,
             warnings=warnings,
             snapshots=walks(self._home),
@@ -320,16 +294,14 @@ class Run:
     def _begin(self) -> StreamingQuery:
         self._failure = None
         self._home.stage.mkdir(parents=True, exist_ok=True)
-        stage = Files(self._stage())
-        for name in stage.names(""):  # of attempts that died: a batch that is repeated stages anew
-            stage.delete(name)
+        self._batches.clear_all()
         register(self._spark, TidelogSource)
         stream = (
             self._spark.readStream.format("tidelog")
             .options(**options_of(self._definition))
             .option("home", str(self._home.path))
             .option("shape", "staged")
-            .option(STAGE, self._stage())
+            .option(STAGE, self._batches.stage.uri)
             .option("reader", self._definition.name)
             .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
             .option(JUMP, self._jump.to_json() if self._jump is not None else "")
@@ -347,98 +319,37 @@ class Run:
             return writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds").start()
         return writer.start()
 
-    @property
-    def _files(self) -> Files:
-        return Files(self._stage())
-
-    @property
-    def _journal(self) -> str:
-        return files_of(self._definition, self._home).uri
-
-    def _stage(self) -> str:
-        """Beside the journal when that is shared, so that executors on other machines reach it."""
-        path = self._definition.storage.path
-        return Files(path).folder("stage").uri if path and not Files(path).local else str(self._home.stage)
+    @cached_property
+    def _batches(self) -> Batches:
+        """They are staged beside the journal when that is shared, so that executors on other machines reach them."""
+        journal = files_of(self._definition, self._home)
+        name = self._definition.name
+        stage = Files(str(self._home.stage)) if journal.local else journal.folder(f"stage/{name}")
+        return Batches(self._connector, stage, Stage(journal.uri, name).files)
 
     def _apply(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         try:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
-            batch = self._batch(frame, batch_id, staged)
+            query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+            batch = self._without_letters(self._batches.of(query, batch_id, staged))
             self._source.after(batch.tables)
             assert self._sink is not None
             self._sink.apply(batch)
         except BaseException as exc:
             self._failure = exc
             raise
-        for row in staged:
-            self._tables[Table.from_json(row.table).qualified] += 0 if row.keep else row.rows
-        self._count(batch_id, sum(row.rows for row in staged), began)
-        self._clear(staged)
+        self._count(batch_id, staged, began)
+        self._batches.clear(staged)
 
-    def _batch(self, frame: DataFrame, batch_id: int, staged: Sequence[Row]) -> Batch:
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        selection = Selection.from_json(staged[0].selection) if staged else self._connector.selection()
-        letters = self._letters(staged, selection)
-        return Batch(
-            query=str(query),
-            id=batch_id,
-            selection=selection,
-            tables=self._changes(staged, selection),
-            failures=letters,
-        )
-
-    def _changes(self, staged: Sequence[Row], selection: Selection) -> list[TableChanges]:
-        by_table: dict[int, list[Row]] = {}
-        for row in staged:
-            by_table.setdefault(Table.from_json(row.table).id, []).append(row)
-        return [self._of_table(rows, selection) for rows in by_table.values()]
-
-    def _of_table(self, rows: Sequence[Row], selection: Selection) -> TableChanges:
-        runs = []
-        kept = [self._read(row) for row in rows if row.keep and row.path]
-        keep = any(row.keep for row in rows)
-        for text, group in groupby((row for row in rows if not row.keep), key=lambda row: row.table):
-            table = Table.from_json(text)
-            parts = [self._read(row) for row in group if row.path]
-            empty = self._connector.decoder().schema(table, selection).empty_table()
-            runs.append((table, pa.concat_tables(parts) if parts else empty))
-        newest_first = dict.fromkeys(table for table, _ in reversed(runs))
-        versions = tuple(newest_first)[::-1] or (Table.from_json(rows[-1].table),)
-        snapshotting = any(row.snapshotting for row in rows)
-        return TableChanges(versions, runs, snapshotting, self._keys(versions[-1], kept, selection) if keep else None)
-
-    def _keys(self, table: Table, kept: Sequence[pa.Table], selection: Selection) -> pa.Table:
-        """All keys that the target may keep; none at all is an answer too."""
-        shape = self._connector.decoder().schema(table, selection)
-        empty = pa.schema([shape.field(name) for name in table.key]).empty_table()
-        return pa.concat_tables([empty, *(keys.cast(empty.schema) for keys in kept)])
-
-    def _read(self, row: Row) -> pa.Table:
-        return self._load(Stage(self._journal, self._definition.name).files if row.chunk else self._files, row.path)
-
-    def _load(self, files: Files, name: str) -> pa.Table:
-        found = chunks.load(files, name)
-        if found is None:
-            raise CorruptState(f"The staged file {name} is gone.", hint="The batch is tried again.")
-        return found
-
-    def _letters(self, staged: Sequence[Row], selection: Selection) -> pa.Table | None:
+    def _without_letters(self, batch: Batch) -> Batch:
         """Records that could not be decoded: for the sink to set aside, or only to be told of."""
-        found = [self._load(self._files, row.failures) for row in staged if row.failures]
-        if not found:
-            return None
-        letters = pa.concat_tables(found)
-        if selection.failures == "dead-letter":
-            return letters
+        letters = batch.failures
+        if letters is None or batch.selection.failures == "dead-letter":
+            return batch
         table, reason = letters.column("table")[0].as_py(), letters.column("reason")[0].as_py()
         self._warnings = (f"{letters.num_rows} records could not be decoded and were left out; {table}: {reason}",)
-        return None
-
-    def _clear(self, staged: Sequence[Row]) -> None:
-        for row in staged:
-            for name in filter(None, (None if row.chunk else row.path, row.failures)):
-                self._files.delete(name)
+        return replace(batch, failures=None)
 
     def _create_sink(self) -> Sink:
         return sinks.create(
@@ -451,17 +362,11 @@ class Run:
 
     # -- telling -------------------------------------------------------------------------------------------------
 
-    def _count(self, batch_id: int, events: int, began: float) -> None:
-        now = time.monotonic()
-        self._events += events
-        self._recent = [(at, n) for at, n in [*self._recent, (now, events)] if now - at < 5]
-        elapsed = int((now - began) * 1000)
-        self._progress = Progress(self._events, self._rate(), 0, 0, batch_id, events, elapsed)
-
-    def _rate(self) -> float:
-        now = time.monotonic()
-        recent = [(at, n) for at, n in self._recent if now - at < 5]
-        return sum(n for _, n in recent) / min(5.0, max(0.5, now - self._started)) if recent else 0.0
+    def _count(self, batch_id: int, staged: Sequence[Row], began: float) -> None:
+        tables: Counter[str] = Counter()
+        for row in staged:
+            tables[Table.from_json(row.table).qualified] += 0 if row.keep else row.rows
+        self._tally.add(batch_id, tables, sum(row.rows for row in staged), began)
 
     def _explain(self, error: PySparkException | None) -> BaseException:
         """Our own error behind Spark's, however many processes it came through."""

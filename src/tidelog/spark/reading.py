@@ -29,7 +29,7 @@ def read_target(sink: Mapping[str, str]) -> ReadTarget:
             f"verify compares rows with a delta sink; this pipeline's sink is {sink.get('type')!r}.",
             hint="A history holds changes, not rows: query it instead.",
         )
-    from tidelog.spark.sinks.delta import Options
+    from tidelog.spark.sinks.delta_options import Options
     from tidelog.spark.sinks.delta_rust import RustEngine, quote
     from tidelog.spark.sinks.target import uri
 

@@ -252,8 +252,8 @@ class Rig:
     def catch_up(self) -> None:
         """Wait until the capture has everything that is in the log now."""
         reading = self._reader().reading
-        assert reading._capture is not None
-        assert reading._capture.caught_up(reading.connector.log_end(), 10)
+        assert reading._log is not None
+        assert reading._log.caught_up(reading.connector.log_end(), 10)
 
     def crash(self) -> None:
         """Lose everything that lives in the process."""

@@ -56,12 +56,12 @@ def test_an_open_transaction_leaves_the_end_reachable(tables: World) -> None:
     reading = tables.reading()
     at = reading.initial()
     reading.latest(at, None, None)
-    assert reading._capture is not None
+    assert reading._log is not None
     with tables.database.connect(autocommit=False) as open_one:
         for number in range(3):
             tables.database.execute(f"INSERT INTO t VALUES ({number})")
             end_within_a_record(open_one, tables.database)
-            assert reading._capture.caught_up(reading.connector.log_end(), IN_TIME_S)
+            assert reading._log.caught_up(reading.connector.log_end(), IN_TIME_S)
             at, events = catch_up(reading, at)
             assert told(events) == [("t", "c", {"id": number})]
         open_one.commit()
@@ -155,7 +155,7 @@ def test_the_end_is_known_though_nobody_waits(tables: World, monkeypatch: pytest
     tables.source |= {"status.update.interval.ms": "60000", "table.include.list": "public.t"}
     reading = tables.reading()
     start = reading.latest(reading.initial(), None, None)
-    capture = reading._capture
+    capture = reading._log
     assert capture is not None
     for number in range(3):
         tables.database.execute(f"INSERT INTO big VALUES ({number})")

@@ -1,4 +1,4 @@
-"""PostgreSQL as the engine sees it: publication and slot, the tail of the log, and reads of present rows."""
+"""PostgreSQL as the engine sees it: the log from a slot, reads of present rows, and walks over tables."""
 
 from __future__ import annotations
 
@@ -10,39 +10,27 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, survey, types, walk
+from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, types, walk
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader, lsn_text
+from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal, quoted
+from tidelog.connectors.postgres.slot import Slot
 from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
-from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
-from tidelog.errors import ConfigError, PositionLost, UnsupportedChange
+from tidelog.errors import ConfigError, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 _ROWS_PER_READ = 50_000
-
-_SLOT = """
-SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
-       pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
-                       confirmed_flush_lsn),
-       pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
-                       restart_lsn)
-  FROM pg_replication_slots
- WHERE slot_name = %s
-"""
 
 _OLDEST = "SELECT pg_is_in_recovery(), pg_snapshot_xmin(pg_current_snapshot())::text"
 _YOUNGEST = """
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text,
        (SELECT array_agg(transactionid::text) FROM pg_locks WHERE locktype = 'transactionid')
 """
-
-_PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
 
 
 def create(options: Mapping[str, str], pipeline: str = "tidelog") -> PostgresConnector:
@@ -52,6 +40,7 @@ def create(options: Mapping[str, str], pipeline: str = "tidelog") -> PostgresCon
 class PostgresConnector:
     def __init__(self, settings: Config) -> None:
         self._config = settings
+        self._slot = Slot(settings)
         self._session: Session | None = None
         self._walker: Session | None = None
         self._exports: dict[str, Session] = {}
@@ -76,109 +65,11 @@ class PostgresConnector:
                 session.close()
         self._session = self._walker = None
 
-    # -- publication and slot ----------------------------------------------------------------------------------
+    # -- the log -----------------------------------------------------------------------------------------------
 
     def prepare(self, *, resuming: bool = False) -> int:
-        """The publication comes first: a slot can only decode what was published when it was created."""
         with Session(self._config) as session:
-            if session.version < 130000:
-                raise ConfigError(
-                    f"The server is PostgreSQL {session.version // 10000}; tidelog needs 13 or newer.",
-                    hint="Upgrade the server.",
-                )
-            if self._config.streaming and (problem := check.cannot_stream(session.version)):
-                raise ConfigError(problem.meaning, hint=problem.cure)
-            slots = session.query(_SLOT, [self._config.slot])
-            if slots and slots[0][3] != "pgoutput":
-                raise ConfigError(
-                    f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
-                    hint="Choose another slot.name, or drop the slot.",
-                )
-            self._require_keys(session)
-            if self._config.autocreate != "disabled":
-                self._publish(session, before_slot=not slots)
-            if resuming:
-                self._require_slot(session, None)
-            return self._ensure_slot(session)
-
-    def _require_keys(self, session: Session) -> None:
-        for table in self._captured(session):
-            if names := self._config.selection.blurred_keys(table):
-                meaning, cure = survey.blurred_key(names)
-                raise ConfigError(f"The table {table.qualified} can't be captured. {meaning}", hint=cure)
-
-    def _publish(self, session: Session, *, before_slot: bool) -> None:
-        exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
-        if not exists and not before_slot:
-            raise ConfigError(
-                f"The slot {self._config.slot} exists, but the publication {self._config.publication} does not: what "
-                "was written since the slot was created would never be published, and be missing without a word.",
-                hint="Correct publication.name, or drop the slot: "
-                f"SELECT pg_drop_replication_slot('{self._config.slot}')",
-            )
-        if self._config.autocreate == "all_tables":
-            if not exists:
-                session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
-            return
-        tables = self._publishable(session) + self._signals(session)
-        names = ", ".join(quoted(t) for t in tables)
-        if not exists:
-            session.query(f"CREATE PUBLICATION {self._config.publication} FOR TABLE {names} {_VIA_ROOT}")
-        elif set(session.query(_PUBLISHED, [self._config.publication])) != {(t.schema, t.name) for t in tables}:
-            session.query(f"ALTER PUBLICATION {self._config.publication} SET TABLE {names}")
-
-    def _publishable(self, session: Session) -> list[Table]:
-        tables = self._captured(session)
-        if not tables:
-            raise self._no_tables(session)
-        for table in tables:
-            if table.old_image == "none" or (table.old_image == "key" and not table.key):
-                raise ConfigError(
-                    f"The table {table.qualified} has neither a primary key nor a replica identity: once published, "
-                    "the server would refuse UPDATE and DELETE on it.",
-                    hint=f"Run: ALTER TABLE {quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {quoted(table)} "
-                    "REPLICA IDENTITY FULL; or leave it out by table.exclude.list.",
-                )
-        return tables
-
-    def _signals(self, session: Session) -> list[Table]:
-        """The table of signals, which we read for ourselves."""
-        name = self._config.snapshot.signal_table
-        if not name:
-            return []
-        found = [t for t in Catalog(session, Selection()).captured() if t.qualified == name]
-        if not found:
-            raise ConfigError(
-                f"The table of signals {name} does not exist.",
-                hint=f"Run: CREATE TABLE {name} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, "
-                "data varchar(2048)); or correct signal.data.collection, written as schema.table.",
-            )
-        return found
-
-    def _no_tables(self, session: Session) -> ConfigError:
-        wanted = self._config.selection.include_tables
-        everything = [t.qualified for t in Catalog(session, Selection()).captured()]
-        near = nearest(wanted.replace("\\", ""), everything)
-        found = f"The database has {', '.join(everything[:10])}." if everything else "The database has no tables."
-        return ConfigError(
-            f"No table of {self._config.dbname} matches table.include.list {wanted!r} and the other lists.",
-            hint=f"Did you mean {near!r}?" if near else found,
-        )
-
-    def _ensure_slot(self, session: Session) -> int:
-        found = session.query(_SLOT, [self._config.slot])
-        if found and found[0][1] == "lost":  # of no use to anybody any more
-            session.query("SELECT pg_drop_replication_slot(%s)", [self._config.slot])
-            found = []
-        if not found:
-            recovering = session.query("SELECT pg_is_in_recovery()")[0][0]
-            failover = session.version >= 170000 and self._config.failover and not recovering
-            extra = ", failover => true" if failover else ""
-            session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
-            found = session.query(_SLOT, [self._config.slot])
-        return int(found[0][0])
-
-    # -- the log -----------------------------------------------------------------------------------------------
+            return self._slot.prepare(session, resuming=resuming)
 
     def tail(
         self,
@@ -190,40 +81,11 @@ class PostgresConnector:
         kept: Kept | None = None,  # noqa: ARG002
     ) -> PostgresTail:
         with Session(self._config) as session:
-            confirmed = self._require_slot(session, position.resume(start))
+            confirmed = self._slot.require(session, position.resume(start))
         return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
 
-    def _require_slot(self, session: Session, start: int | None) -> int:
-        """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
-        Returns how far the slot is acknowledged."""
-        after = f"after {lsn_text(start)}" if start is not None else "since the last delivered one"
-        found = session.query(_SLOT, [self._config.slot])
-        if not found:
-            raise PositionLost(
-                f"The replication slot {self._config.slot} does not exist any more: changes {after} are lost.",
-                hint=_START_OVER,
-            )
-        confirmed, state = found[0][0], found[0][1]
-        if state == "lost":
-            raise PositionLost(
-                f"The server removed log that the slot {self._config.slot} still needed (max_slot_wal_keep_size, or "
-                f"idle_replication_slot_timeout): changes {after} are lost.",
-                hint=_START_OVER,
-            )
-        if start is not None and confirmed > start:
-            raise PositionLost(
-                f"The slot {self._config.slot} stands at {lsn_text(int(confirmed))}, past the wanted "
-                f"{lsn_text(start)}: the changes between them can't be read again.",
-                hint="Did another reader use this slot? Give each pipeline its own slot.name. " + _START_OVER,
-            )
-        return int(confirmed)
-
     def lag(self) -> Lag:
-        found = self._reader().query(_SLOT, [self._config.slot])
-        if not found:
-            raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
-        _, _, safe, _, pending, kept = found[0]
-        return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
+        return self._slot.lag(self._reader())
 
     def scope(self) -> str:
         return ""  # the server tells a transaction from its beginning
@@ -236,7 +98,7 @@ class PostgresConnector:
         return int(self._reader().query(LOG_END)[0][0])
 
     def reach(self) -> int:
-        return self._require_slot(self._reader(), None)
+        return self._slot.require(self._reader(), None)
 
     def names(self) -> Mapping[str, str]:
         return {"server": self._config.selection.topic_prefix, "database": self._config.dbname}
@@ -253,12 +115,7 @@ class PostgresConnector:
     # -- present rows ------------------------------------------------------------------------------------------
 
     def tables(self) -> list[Table]:
-        return self._captured(self._reader())
-
-    def _captured(self, session: Session) -> list[Table]:
-        """What is delivered: the table of signals is not, whatever the lists say."""
-        found = Catalog(session, self._config.selection).captured()
-        return [t for t in found if t.qualified != self._config.snapshot.signal_table]
+        return self._slot.captured(self._reader())
 
     def present(self, ids: Sequence[int]) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).present(ids)
@@ -443,13 +300,6 @@ class PostgresConnector:
             if self._session is None or self._session.closed:
                 self._session = Session(self._config)
             return self._session
-
-
-_VIA_ROOT = "WITH (publish_via_partition_root = true)"
-_START_OVER = (
-    "To go on, start the pipeline under a new name (or delete its state folder) with a new slot, and take a new "
-    "snapshot of the tables."
-)
 
 
 def _key(table: Table, selection: Selection) -> str:

@@ -9,11 +9,11 @@ from tidelog.contracts import Sink, Source
 from tidelog.core.evolve import Parse
 from tidelog.core.settings import Setting, nearest
 from tidelog.errors import ConfigError
-from tidelog.spark.sinks import console, delta, history
+from tidelog.spark.sinks import console, delta, delta_options, history
 
 TYPES: Mapping[str, tuple[tuple[Setting, ...], Callable[..., Sink]]] = {
     "console": (console.SETTINGS, console.create),
-    "delta": (delta.SETTINGS, delta.create),
+    "delta": (delta_options.SETTINGS, delta.create),
     "history": (history.SETTINGS, history.create),
 }
 

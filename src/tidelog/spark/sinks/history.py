@@ -30,14 +30,14 @@ from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core.evolve import Parse, Step, as_text, plain
 from tidelog.core.fold import in_order
 from tidelog.core.settings import Setting, parse
-from tidelog.spark.sinks import delta
+from tidelog.spark.sinks import delta, delta_options
 from tidelog.spark.sinks.console import render
 from tidelog.spark.sinks.target import Engine, Mark, Target, own_uri, uri
 
 SETTINGS = (
     *(
         s
-        for s in delta.SETTINGS
+        for s in delta_options.SETTINGS
         if s.name in {"path", "engine", "optimize.every", "retention.hours", "stage", "storage"}
     ),
     Setting("format", "Files or a Delta table.", "parquet", choices=("parquet", "delta")),
@@ -217,9 +217,9 @@ def _cast(rows: pa.Table, shape: pa.Schema) -> pa.Table:
 def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
     raw = _options(options)
     if raw["format"] == "parquet":
-        return HistorySink(raw["path"], ParquetFiles(delta.storage(raw["storage"])))
+        return HistorySink(raw["path"], ParquetFiles(delta_options.storage(raw["storage"])))
     rest = {name: text for name, text in options.items() if name != "format"}
-    chosen = delta.Options.of(rest)
+    chosen = delta_options.Options.of(rest)
     return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark), chosen.properties))
 
 

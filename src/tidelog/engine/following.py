@@ -1,0 +1,63 @@
+"""A log that another process reads: what `Capture` is to a query that reads it itself.
+
+`tidelog capture` writes the journal and a word about itself beside it; queries follow both, and tell how far they are.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from tidelog.contracts import Status
+from tidelog.engine.readers import Readers
+from tidelog.journal.files import Files
+from tidelog.journal.journal import SegmentJournal
+
+STATUS = "status.json"
+
+
+class Following:
+    """One query's. It keeps an index of its own: only the capture writes the ledger."""
+
+    def __init__(self, journal: SegmentJournal, files: Files, readers: Readers, reader: str) -> None:
+        self.journal = journal
+        self._files = files
+        self._readers = readers
+        self._reader = reader
+
+    def start(self, position: int) -> None:
+        self.acknowledge(position)
+        self.journal.follow(position)
+
+    def wait(self, beyond: int, seconds: float) -> int:
+        self.journal.refresh()
+        if self.journal.end() <= beyond and seconds:
+            time.sleep(seconds)
+        return self.journal.end()
+
+    def caught_up(self, log_end: int, _seconds: float) -> bool:
+        """Never waits: nothing here makes the capture go on. Of one that has said nothing yet, and of one on a machine
+        of its own, what the journal has is all there is."""
+        status = self.status()
+        return status.state == "starting" or status.seen >= log_end
+
+    def seen(self) -> int:
+        return self.status().seen
+
+    def passed(self, _end: int) -> bool:
+        """Not known: what the capture last said may be older than a loss of the journal."""
+        return False
+
+    def acknowledge(self, position: int) -> None:
+        self._readers.acknowledge(self._reader, position)
+
+    def status(self) -> Status:
+        """What the capture last said of itself."""
+        text = self._files.read(STATUS)
+        return Status(**json.loads(text)) if text else Status("starting")
+
+    def settle(self, seconds: float) -> None:
+        """What was acknowledged is told already."""
+
+    def stop(self) -> None:
+        """The capture outlives its queries."""

@@ -1,0 +1,61 @@
+"""How a run is doing: what its batches brought, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.engine.watching import Ended, Walks
+
+_RECENT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a running pipeline is doing."""
+
+    events_total: int = 0
+    events_per_s: float = 0.0
+    lag_ms: int = 0
+    lag_bytes: int = 0
+    batch_id: int = -1
+    batch_events: int = 0
+    batch_ms: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Events of this run, by table."""
+    state: str = "starting"
+    warnings: tuple[str, ...] = ()
+    snapshots: Walks = field(default_factory=Walks)
+    """The tables whose rows are being read."""
+    ended: tuple[Ended, ...] = ()
+    """The snapshots that ended during this run."""
+
+
+class Tally:
+    """The batches of one run, counted."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.tables: Counter[str] = Counter()
+        self.batch_id = -1
+        self.batch_events = 0
+        self.batch_ms = 0
+        self._started = time.monotonic()
+        self._recent: list[tuple[float, int]] = []
+
+    def add(self, batch_id: int, tables: Mapping[str, int], events: int, began: float) -> None:
+        now = time.monotonic()
+        self.events += events
+        self.tables.update(tables)
+        self.batch_id, self.batch_events, self.batch_ms = batch_id, events, int((now - began) * 1000)
+        self._recent = [*self._lately(now), (now, events)]
+
+    def rate(self) -> float:
+        """Events a second, of late."""
+        now = time.monotonic()
+        return sum(n for _, n in self._lately(now)) / min(_RECENT_S, max(0.5, now - self._started))
+
+    def _lately(self, now: float) -> list[tuple[float, int]]:
+        return [(at, n) for at, n in self._recent if now - at < _RECENT_S]
