@@ -35,6 +35,8 @@ TYPES = {
     "text[]": pa.list_(pa.string()),
     "int4[]": pa.list_(pa.int32()),
 }
+ENDLESS = {pa.date32(): 2**31 - 1, pa.timestamp("us"): 2**63 - 1, pa.timestamp("us", "UTC"): 2**63 - 1}
+"""PostgreSQL's `infinity` as its decoder tells it; the other end is one less below zero."""
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -66,6 +68,8 @@ def shape(table: Table, selection: Selection) -> pa.Schema:
 
 def parse(text: str, table: Table, column: Column) -> Any:  # noqa: ARG001
     kind = arrow(column)
+    if text == "infinity":
+        return ENDLESS[kind]
     return int(text) if pa.types.is_integer(kind) else Decimal(text) if pa.types.is_decimal(kind) else text
 
 
@@ -168,10 +172,12 @@ class Rig:
         return batch
 
     def read(self, version: Table, *extra: str) -> list[Row]:
-        options = {k: v for k, v in self.options.items() if k not in {"type", "format"}}
-        columns = [c.name for c in version.columns]
-        found = sinks.delta.read(options, version, [*columns, *extra]).to_pylist()
+        found = self.content(version, *extra).to_pylist()
         return sorted(found, key=lambda r: [str(r[k]).rjust(9) for k in version.key])
+
+    def content(self, version: Table, *extra: str) -> pa.Table:
+        options = {k: v for k, v in self.options.items() if k not in {"type", "format"}}
+        return sinks.delta.read(options, version, [*(c.name for c in version.columns), *extra])
 
 
 ORDERS = table(Column("id", "int4", nullable=False), Column("name", "text"), Column("big", "text"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tidelog.errors import ConfigError, TransientError
 from tidelog.spark.sinks import delta_rust
 from tidelog.spark.sinks.delta_rust import RustTarget
 from tidelog.spark.sinks.target import Mark, Merge
@@ -114,3 +115,55 @@ def test_the_mark_comes_with_the_last_commit(target: RustTarget) -> None:
     assert target.applied("app") == 8
     assert (3, "a", "changed") in content(target)
     assert (1600, "a", "newer") in content(target)
+
+
+def test_what_is_small_on_the_disk_may_be_large_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is merged: nothing of that size is held."""
+    monkeypatch.setattr(delta_rust, "STRETCH_BYTES", 1 << 20)
+    target = RustTarget(str(tmp_path / "table"))
+    target.create(SHAPE, {})
+    target.append(rows(range(2000), "x" * 5000), None)
+    assert pa.table(DeltaTable(target.uri).get_add_actions())["size_bytes"][0].as_py() < delta_rust.STRETCH_BYTES
+    held = largest_overwrite(monkeypatch)
+    read_again(target, rows(range(500, 600), "new"))  # these are small, so it shows only when the others are read
+    read_again(target, rows(range(700, 800), "y" * 5000))
+    assert held == []
+    assert {i for i, _, text in content(target) if text[0] != "x"} == {*range(500, 600), *range(700, 800)}
+
+
+def largest_overwrite(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    held: list[int] = []
+    real = RustTarget._overwrite
+
+    def overwrite(target: RustTarget, rows: pa.Table, *rest: object, **more: object) -> None:
+        held.append(rows.nbytes)
+        real(target, rows, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RustTarget, "_overwrite", overwrite)
+    return held
+
+
+def test_rows_that_nobody_changed_are_no_changes(target: RustTarget) -> None:
+    """A reader of the table's change data feed hears of the rows that were read, and of no others."""
+    target.describe({"delta.enableChangeDataFeed": "true"})
+    start = target.version() + 1
+    read_again(target, rows(range(1500, 1600), "new"))
+    told = pa.table(DeltaTable(target.uri).load_cdf(starting_version=start).read_all())
+    assert set(told["id"].to_pylist()) == set(range(1500, 1600))
+
+
+def test_a_table_that_only_grows_is_told_as_what_it_is(target: RustTarget) -> None:
+    target.describe({"delta.appendOnly": "true"})
+    with pytest.raises(ConfigError, match=r"delta\.appendOnly is set"):
+        read_again(target, rows(range(1500, 1600), "new"))
+
+
+def test_files_that_somebody_removed_are_a_matter_of_trying_again(target: RustTarget) -> None:
+    """Another program joined the files and removed the old ones: the table as it is now has them all."""
+    other = DeltaTable(target.uri)
+    other.optimize.compact(target_size=1 << 20)
+    other.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(TransientError, match="can't be read or written"):
+        read_again(target, rows(range(1500, 1600), "new"))
+    read_again(target, rows(range(1500, 1600), "new"))
+    assert len([text for _, _, text in content(target) if text == "new"]) == 100

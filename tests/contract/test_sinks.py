@@ -17,11 +17,27 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.contract.sink_rig import NOW, ORDERS, Rig, Row, T, c, crash_after, d, numeric, r, rows, table, u
+from tests.contract.sink_rig import (
+    ENDLESS,
+    NOW,
+    ORDERS,
+    Rig,
+    Row,
+    T,
+    arrow,
+    c,
+    crash_after,
+    d,
+    numeric,
+    r,
+    rows,
+    table,
+    u,
+)
 from tests.spark_session import local_session
 from tidelog.contracts import Batch, TableChanges
 from tidelog.core.snapshot.watermark import Replayed
-from tidelog.model.schema import Column
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 SPARK = "TIDELOG_TEST_DELTA_SPARK" in os.environ
@@ -374,3 +390,39 @@ def test_tables_that_change_their_names(rare: Make, monkeypatch: pytest.MonkeyPa
     target.sink.apply(batch)
     assert [r["id"] for r in target.read(swapped[0])] == [1, 10]
     assert [r["id"] for r in target.read(swapped[1])] == [2, 20]
+
+
+LAST = {"date": 2_932_896, "timestamptz": 253_402_214_400_000_000}
+FIRST = {"date": -719_162, "timestamptz": -62_135_596_800_000_000}
+"""9999-12-31 and 0001-01-01, which people write for never."""
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamptz"])
+def test_days_and_moments_without_end(rig: Make, kind: str) -> None:
+    """Python knows none of them, and engines may not be able to count them."""
+    target, last = rig(), ENDLESS[arrow(Column("", kind))]
+    dated = table(Column("id", "int4", nullable=False), Column("until", kind), Column("name", "text"))
+    target.feed((dated, [c(id=1, until=last, name="a"), c(id=2, until=-last - 1), c(id=3, until=10), c(id=4)]))
+    target.feed((dated, [u(id=1, until=last, name="b"), u(id=3, until=last), d(id=2), r(id=4, until=-last - 1)]))
+    assert numbers(target, dated, "until") == {1: last, 3: last, 4: -last - 1}
+    wider = table(*dated.columns, Column("since", kind, fill="infinity", number=4))
+    target.feed((wider, [c(id=5, until=datetime(9999, 12, 31), since=datetime(1, 1, 1))]))
+    assert numbers(target, wider, "since") == {1: last, 3: last, 4: last, 5: FIRST[kind]}
+    assert numbers(target, wider, "until")[5] == LAST[kind]
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamptz"])
+def test_keys_without_end(rig: Make, kind: str) -> None:
+    target, last = rig(), ENDLESS[arrow(Column("", kind))]
+    columns = Column("id", "int4", nullable=False), Column("until", kind, nullable=False), Column("name", "text")
+    dated = table(*columns, key=("until", "id"))
+    target.feed((dated, [c(id=1, until=last, name="a"), c(id=2, until=-last - 1, name="b"), c(id=3, until=10)]))
+    target.feed((dated, [u(id=1, until=last, name="a2"), u(id=3, until=last, before={"id": 3, "until": 10})]))
+    target.feed((dated, [d(id=2, until=-last - 1), r(id=1, until=last, name="a3")]))
+    assert numbers(target, dated, "until") == {1: last, 3: last}
+
+
+def numbers(target: Rig, version: Table, column: str) -> dict[int, int]:
+    found = target.content(version)
+    kind = pa.int32() if pa.types.is_date(found[column].type) else pa.int64()
+    return dict(zip(found["id"].to_pylist(), found[column].cast(kind).to_pylist(), strict=True))

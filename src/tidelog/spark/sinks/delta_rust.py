@@ -2,14 +2,15 @@
 
 Table objects stay open between batches and follow the log incrementally. Short cuts, all exact: a batch whose keys lie
 outside the key range of every file is appended, since nothing can match; a merge names its key range, so files without
-these keys are not read; and rows of a snapshot are appended, or take the place of those in their range of keys, before
-the rest is merged. A merge rewrites each file it touches whole, so
-files are kept small: about a sixty-fourth of the table. Every so many commits the ones that are too small are joined.
+these keys are not read; and what a snapshot read comes first, apart from the rest: appended, or in the place of its
+range of keys. A merge rewrites each file it touches whole, so files are kept small: about a sixty-fourth of the table.
+Every so many commits the ones that are too small are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,22 +20,26 @@ import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step, plain, transform
 from tidelog.core.fold import match
-from tidelog.errors import NotInstalled, TransientError
-from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad
+from tidelog.errors import ConfigError, NotInstalled, TransientError
+from tidelog.spark.sinks.delta_ranges import Ranges
+from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, distant, pad
 
 FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
 FILES = 64
+"""Into how many files a table is divided."""
 FEW_FILES = 8
+"""So many that are too small may stay."""
 MANY_READS = 5000
 """From how many rows of a snapshot on it pays to write the new ones apart from what has to be merged."""
-STRETCH_BYTES = 64 << 20
+STRETCH_BYTES = 256 << 20
 """How much of a table is held in memory at most so that its files stay neighbours."""
-PORTION = 200_000
-"""How many rows of a table are looked through at a time."""
+PORTION_ROWS, PORTION_BYTES = 200_000, 64 << 20
+"""How much of a table is looked through at a time."""
 SIZE = "delta.targetFileSize"
-_COARSE = pa.scalar(1000, pa.duration("us"))
-"""Statistics tell moments in milliseconds, cut off."""
+COUNTED = "delta.dataSkippingStatsColumns"
+_COUNTED_MAX = 32
+"""Which columns have statistics; unless it is set, so many of the first ones."""
 
 
 def quote(name: str) -> str:
@@ -65,8 +70,7 @@ class RustTarget:
         table = self._open()
         if table is None:
             return None
-        fields = pa.schema(table.schema().to_arrow())
-        return pa.schema([f.with_type(plain(f.type)) for f in fields])
+        return _shape_of(table)
 
     def properties(self) -> Mapping[str, str]:
         table = self._open()
@@ -81,7 +85,7 @@ class RustTarget:
         return -1 if version is None else int(version)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
-        with self._commit():
+        with self._guard():
             self._table = driver().DeltaTable.create(
                 self.uri,
                 schema,
@@ -92,14 +96,15 @@ class RustTarget:
             )
 
     def describe(self, properties: Mapping[str, str]) -> None:
-        with self._commit():
+        with self._guard():
             self._existing().alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
     def extend(self, fields: Sequence[pa.Field]) -> None:
-        with self._commit():
+        with self._guard():
             self._existing().alter.add_columns([driver().Field.from_arrow(f) for f in fields])
 
     def rewrite(self, steps: Sequence[Step]) -> None:
+        self._leave_uncounted(s.field.name for s in steps if s.fill is not None and distant(pa.array([s.fill])))
         old = self._existing().scan()
         shape = pa.schema([s.field for s in steps])
         batches = (b for part in _read(old) for b in transform(steps, pa.Table.from_batches([part])).to_batches())
@@ -107,9 +112,12 @@ class RustTarget:
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         source = driver().DeltaTable(origin.uri, version=version, storage_options=dict(self.storage))
-        shape = pa.schema([f.with_type(plain(f.type)) for f in pa.schema(source.schema().to_arrow())])
+        shape = _shape_of(source)
+        counted = {k: v for k, v in source.metadata().configuration.items() if k == COUNTED}
         if self._open() is None:
-            self.create(shape, {k: v for k, v in properties.items() if not k.startswith("tidelog.")})
+            self.create(shape, {k: v for k, v in properties.items() if not k.startswith("tidelog.")} | counted)
+        elif counted:
+            self.describe(counted)
         batches = (b for part in _read(source.scan()) for b in pa.Table.from_batches([part]).cast(shape).to_batches())
         self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
         self.describe(properties)
@@ -121,7 +129,8 @@ class RustTarget:
                 return
             if self._put_reads(merge, mark):
                 return
-        with self._commit():
+        self._admit(merge.rows)
+        with self._guard():
             work = self._existing().merge(
                 _strict(merge.rows),
                 predicate=merge.condition(quote),
@@ -160,62 +169,74 @@ class RustTarget:
         if self._apart(part):
             self.append(part.alive(), mark)
             return True
-        if not part.span(""):
+        if not part.numbered:
             return False
-        known, others = self._occupied(part)
+        known, others = self._count_keys(part)
         if not known:
             self.append(part.alive(), mark)
             return True
-        stretch = self._stretch(part)
-        if stretch is None or others > part.rows.num_rows or not set(self._shape().names) <= set(part.columns):
-            return False
-        self._fill(part, stretch, mark)
-        return True
+        whole = others <= part.rows.num_rows and set(self._shape().names) <= set(part.columns)
+        return whole and not self._is_followed() and self._rewrite_range(part, mark)
 
-    def _occupied(self, part: Merge) -> tuple[int, int]:
+    def _is_followed(self) -> bool:
+        """Whether somebody reads the table's own changes: rows that only move from file to file are none."""
+        return self.properties().get("delta.enableChangeDataFeed", "").lower() == "true"
+
+    def _count_keys(self, part: Merge) -> tuple[int, int]:
         """How many rows of the target have a key of the part, and how many others lie among these."""
         key, known, others = list(part.key), 0, 0
         keys = part.rows.select(key)
-        where = " AND ".join(part.span(quote(key[0])))
-        for there in _portions(self._existing().scan(columns=key, predicate=where)):
+        for there in self._portions(key, " AND ".join(part.span(quote(key[0])))):
             found = int((match(keys, there, key) >= 0).sum())
             known, others = known + found, others + there.num_rows - found
         return known, others
 
+    def _rewrite_range(self, part: Merge, mark: Mark | None) -> bool:
+        """A merge mixes the rows of all files that it touches: each then has keys of the whole stretch, and the next
+        chunk touches one file more. Written in the order of keys, files that follow one another stay neighbours.
+        False where that would be too much to hold."""
+        stretch = self._stretch(part)
+        kept = None if stretch is None else self._beside(part, stretch)
+        if kept is None:
+            return False
+        rows = pa.concat_tables([pad(part.alive(), self._shape()), *kept])
+        self._admit(rows)
+        self._overwrite(rows.sort_by(part.key[0]), mark, predicate=stretch)
+        return True
+
     def _stretch(self, part: Merge) -> str | None:
         """The range of the part, widened until it cuts through no file, as SQL that is never unknown; None where this
-        takes in too much."""
-        files = self._files(part)
-        if files is None:
+        takes in too much, if its rows are like those of the part."""
+        ranges = Ranges.of(self._existing(), part)
+        if ranges is None:
             return None
         assert part.edges is not None
-        least, most = files["least"].to_numpy(), files["most"].to_numpy()
-        low, high = (edge.as_py() for edge in part.edges)
-        while True:
-            touched = (least <= high) & (most >= low)
-            wider = min(low, int(least[touched].min())), max(high, int(most[touched].max()))
-            if wider == (low, high):
-                break
-            low, high = wider
-        if files["size_bytes"].to_numpy()[touched].sum() > STRETCH_BYTES:
+        low, high = ranges.widened(*(edge.as_py() for edge in part.edges))
+        rows = ranges.rows(low, high)
+        if rows is None or rows * part.rows.nbytes / part.rows.num_rows > STRETCH_BYTES:
             return None
         name = quote(part.key[0])
         return f"{name} >= {low} AND {name} <= {high} AND {name} IS NOT NULL"
 
-    def _fill(self, part: Merge, stretch: str, mark: Mark | None) -> None:
-        """A merge mixes the rows of all files that it touches: each then has keys of the whole stretch, and the next
-        chunk touches one file more. Written in the order of keys, files that follow one another stay neighbours."""
-        key = list(part.key)
-        keys = part.rows.select(key)
-        kept = self.scan(None, stretch, lambda there: match(there, keys, key) < 0)
-        rows = pa.concat_tables([pad(part.alive(), self._shape()), kept])
-        self._overwrite(rows.sort_by(key[0]), mark, predicate=stretch)
+    def _beside(self, part: Merge, stretch: str) -> list[pa.Table] | None:
+        """The other rows of a stretch; None as soon as they are too many to be held."""
+        key, shape = list(part.key), self._shape()
+        keys, found, held = part.rows.select(key), [], 0
+        for portion in self._portions(shape.names, stretch):
+            there = portion.cast(shape)
+            found.append(there.filter(pa.array(match(there, keys, key) < 0)))
+            held += found[-1].nbytes
+            if held > STRETCH_BYTES:
+                return None
+        return found
 
     def replace(self, rows: pa.Table, mark: Mark | None) -> None:
+        self._admit(rows)
         self._overwrite(pad(rows, self._shape()), mark)
 
     def append(self, rows: pa.Table, mark: Mark | None) -> None:
-        with self._commit():
+        self._admit(rows)
+        with self._guard():
             driver().write_deltalake(
                 self._existing(), pad(rows, self._shape()), mode="append", commit_properties=_properties(mark)
             )
@@ -233,10 +254,32 @@ class RustTarget:
         schema = self._shape()
         shape = pa.schema([schema.field(c) for c in columns]) if columns is not None else schema
         parts = []
-        for found in _portions(self._existing().scan(columns=shape.names, predicate=predicate)):
+        for found in self._portions(shape.names, predicate):
             part = found.cast(shape)
             parts.append(part if where is None else part.filter(pa.array(where(part))))
         return pa.concat_tables(parts) if parts else shape.empty_table()
+
+    def _portions(self, columns: Sequence[str], predicate: str | None) -> Iterator[pa.Table]:
+        """Several batches at a time: what compares them with many keys does so less often."""
+        batches: list[pa.RecordBatch] = []
+        for batch in self._batches(columns, predicate):
+            batches.append(batch)
+            rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+            if rows >= PORTION_ROWS or size >= PORTION_BYTES:
+                yield pa.Table.from_batches(batches)
+                batches = []
+        if batches:
+            yield pa.Table.from_batches(batches)
+
+    def _batches(self, columns: Sequence[str], predicate: str | None) -> Iterator[pa.RecordBatch]:
+        with self._guard():
+            found = _read(self._existing().scan(columns=list(columns), predicate=predicate))
+        while True:
+            with self._guard():
+                batch = next(found, None)
+            if batch is None:
+                return
+            yield batch
 
     def tidy(self) -> None:
         table = self._existing()
@@ -247,36 +290,30 @@ class RustTarget:
         if self.properties().get(SIZE) != str(best):
             self.describe({SIZE: str(best)})
         if (pc.sum(pc.less(sizes, best // 2)).as_py() or 0) >= FEW_FILES:
-            with self._commit():
+            with self._guard():
                 table.optimize.compact(target_size=best)
         table.vacuum(retention_hours=self.retention_hours, dry_run=False, enforce_retention_duration=False)
         self._tidied = table.version()
 
     def _apart(self, merge: Merge) -> bool:
         """Whether no row of the target can have one of the merge's keys, by the statistics of all its files."""
-        files = self._files(merge)
-        if files is None or not files.num_rows:
-            return files is not None
+        ranges = Ranges.of(self._existing(), merge)
+        if ranges is None or not ranges.files.num_rows:
+            return ranges is not None
         assert merge.edges is not None
-        low, high = merge.edges
-        touching = pc.and_(pc.less_equal(files["least"], high), pc.greater_equal(files["most"], low))
-        return not pc.any(touching).as_py()
+        return not ranges.touched(*merge.edges).any()
 
-    def _files(self, merge: Merge) -> pa.Table | None:
-        """The `least` and the `most` that the first key may be in each file, in the type of the merge's, and its size;
-        None when it is not known of all."""
-        files = pa.table(self._existing().get_add_actions(flatten=True))
-        if not files.num_rows:
-            return files
-        ends = [f"min.{merge.key[0]}", f"max.{merge.key[0]}"]
-        if merge.edges is None or not set(ends) <= set(files.column_names):
-            return None
-        least, most = (files[end].cast(merge.edges[0].type) for end in ends)
-        if least.null_count or most.null_count:  # a file without statistics may hold anything
-            return None
-        if pa.types.is_timestamp(least.type):
-            least, most = pc.subtract(least, _COARSE), pc.add(most, _COARSE)
-        return pa.table({"least": least, "most": most, "size_bytes": files["size_bytes"]})
+    def _admit(self, rows: pa.Table) -> None:
+        """Rows that are about to be written."""
+        self._leave_uncounted(f.name for f in rows.schema if pa.types.is_date(f.type) and distant(rows[f.name]))
+
+    def _leave_uncounted(self, names: Iterable[str]) -> None:
+        """Columns with days that no calendar has go without statistics: delta-rs can't write these down."""
+        without = set(names)
+        told = self.properties().get(COUNTED)
+        counted = self._shape().names[:_COUNTED_MAX] if told is None else _split(told)
+        if without & set(counted):
+            self.describe({COUNTED: ",".join(f"`{c.replace('`', '``')}`" for c in counted if c not in without)})
 
     def _shape(self) -> pa.Schema:
         schema = self.schema()
@@ -300,7 +337,7 @@ class RustTarget:
     def _overwrite(
         self, rows: Any, mark: Mark | None, *, schema_mode: str | None = None, predicate: str | None = None
     ) -> None:
-        with self._commit():
+        with self._guard():
             driver().write_deltalake(
                 self._existing(),
                 rows,
@@ -311,13 +348,19 @@ class RustTarget:
             )
 
     @contextmanager
-    def _commit(self) -> Iterator[None]:
-        """A commit that another writer got in the way of is tried again with the batch, on the table as it is then."""
+    def _guard(self) -> Iterator[None]:
+        """What goes wrong with the storage, or because another writer got in the way, is tried again with the batch, on
+        the table as it is then."""
         try:
             yield
-        except driver().exceptions.CommitFailedError as exc:
+        except (driver().exceptions.DeltaError, pa.ArrowInvalid) as exc:  # the latter from the middle of a scan
             self._table = None
-            raise TransientError(f"Another writer changed {self.uri} during a commit: {exc}") from exc
+            if "append-only" in str(exc):
+                raise ConfigError(
+                    f"{self.uri} takes no changes of rows: its property delta.appendOnly is set.",
+                    hint="Unset it, or choose the sink `history`.",
+                ) from exc
+            raise TransientError(f"The Delta table {self.uri} can't be read or written: {exc}") from exc
         except BaseException:
             self._table = None  # its state may be half-way: read it anew
             raise
@@ -352,16 +395,12 @@ def _read(reader: Any) -> Iterator[pa.RecordBatch]:
     yield from pa.RecordBatchReader.from_stream(reader)
 
 
-def _portions(reader: Any) -> Iterator[pa.Table]:
-    """Several batches at a time: what compares them with many keys does so less often."""
-    batches: list[pa.RecordBatch] = []
-    for batch in _read(reader):
-        batches.append(batch)
-        if sum(b.num_rows for b in batches) >= PORTION:
-            yield pa.Table.from_batches(batches)
-            batches = []
-    if batches:
-        yield pa.Table.from_batches(batches)
+def _split(names: str) -> list[str]:
+    return [name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)*)`", names)]
+
+
+def _shape_of(table: Any) -> pa.Schema:
+    return pa.schema([f.with_type(plain(f.type)) for f in pa.schema(table.schema().to_arrow())])
 
 
 def _strict(rows: pa.Table) -> pa.Table:

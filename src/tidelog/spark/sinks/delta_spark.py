@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tidelog.core.evolve import Step, plain, widens
 from tidelog.errors import ConfigError
-from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, literal
+from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 TXN = "spark.databricks.delta.write.txn"
@@ -99,7 +99,7 @@ class SparkTarget:
             self.describe(rest)
 
     def describe(self, properties: Mapping[str, str]) -> None:
-        pairs = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+        pairs = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in properties.items())
         self.spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
 
     def extend(self, fields: Sequence[pa.Field]) -> None:
@@ -259,6 +259,8 @@ class SparkEngine:
         for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
             if (value := self.spark.conf.get(name, None)) is not None:
                 session.conf.set(name, value)
+        # Spark's own form of moments, INT96, is misread by others before 1678 and after 2262.
+        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         return SparkTarget(uri, session, self._stage(), self.every)
 
     def _stage(self) -> str:
@@ -331,7 +333,7 @@ def _expression(step: Step, present: pa.Schema) -> Any:
     if step.origin is not None and _fits(present.field(step.origin).type, step.field.type):
         value = F.col(quote(step.origin))
     else:
-        value = _literal(None if step.fill is None else step.fill.as_py())
+        value = _literal(step.fill)
     return value.cast(kind).alias(step.field.name, metadata=_metadata(step.field))
 
 
@@ -339,9 +341,23 @@ def _fits(old: pa.DataType, new: pa.DataType) -> bool:
     return bool(plain(old) == plain(new) or widens(plain(old), plain(new)) or pa.types.is_string(new))
 
 
-def _literal(value: Any) -> Any:
+def _literal(value: pa.Scalar | None) -> Any:
+    """Days and moments by their number: Python knows none after the year 9999."""
     from pyspark.sql import functions as F
 
-    if isinstance(value, list):
+    if value is None or not value.is_valid:
+        return F.lit(None)
+    kind = value.type
+    if pa.types.is_list(kind):
         return F.array(*(_literal(v) for v in value))
-    return F.lit(bytearray(value) if isinstance(value, bytes) else value)
+    if pa.types.is_date32(kind):
+        return F.date_from_unix_date(F.lit(value.cast(pa.int32()).as_py()))
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return F.timestamp_micros(F.lit(value.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).as_py()))
+    found = value.as_py()
+    return F.lit(bytearray(found) if isinstance(found, bytes) else found)
+
+
+def _text(value: str) -> str:
+    """As SQL: Spark reads backslashes in its own way."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

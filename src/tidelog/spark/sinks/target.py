@@ -1,7 +1,7 @@
 """One table of a Delta target, as the sink sees it: the seam between what is done and which engine does it.
 
-Every method that changes something is one commit. A commit with a `Mark` carries the batch in the table's own log
-(an app transaction), so that a batch that comes again is recognised whatever happened in between.
+A commit with a `Mark` carries the batch in the table's own log (an app transaction), so that a batch that comes again
+is recognised whatever happened in between. What a method commits before that one may be done again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +56,9 @@ class Merge:
         return " AND ".join([*terms, *([] if self.others else self.span(f"t.{quote(self.key[0])}"))])
 
     def _equal(self, name: str, quote: Quote) -> str:
-        relation = "IS NOT DISTINCT FROM" if self.rows[name].null_count else "="
+        """With `=` engines look for the extremes among the files, and may be unable to write down infinite ones."""
+        values = self.rows[name]
+        relation = "IS NOT DISTINCT FROM" if values.null_count or distant(values) else "="
         return f"(t.{quote(name)} {relation} s.{quote(name)})"
 
     @cached_property
@@ -68,9 +71,14 @@ class Merge:
         found = pc.min_max(first)
         return found["min"], found["max"]
 
+    @property
+    def numbered(self) -> bool:
+        """Whether the first key is a whole number: engines disagree on how to write other ranges."""
+        return self.edges is not None and pa.types.is_integer(self.edges[0].type)
+
     def span(self, column: str) -> list[str]:
-        """The range as SQL, for whole numbers: engines disagree on how to write the others."""
-        if self.edges is None or not pa.types.is_integer(self.edges[0].type):
+        """The range as SQL, where it can be written."""
+        if self.edges is None or not self.numbered:
             return []
         least, most = (edge.as_py() for edge in self.edges)
         return [f"{column} >= {least}", f"{column} <= {most}"]
@@ -149,6 +157,21 @@ def pad(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+_DAYS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
+_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def distant(values: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether days or moments lie outside the years 1 to 9999, such as PostgreSQL's `infinity`."""
+    kind = values.type
+    if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        return False
+    unit = 1 if pa.types.is_date32(kind) else _DAY[kind.unit]
+    found = pc.min_max(values.cast(pa.int32() if unit == 1 else pa.int64()))
+    low, high = found["min"].as_py(), found["max"].as_py()
+    return low is not None and (low < _DAYS[0] * unit or high >= (_DAYS[1] + 1) * unit)
+
+
 def uri(root: str, *names: str) -> str:
     """Where a table is. Characters that paths and URLs read in their own way are spelt as their number, and so is a
     leading `_` or `.`: such names are the sink's own, or hidden."""
@@ -158,8 +181,3 @@ def uri(root: str, *names: str) -> str:
 def own_uri(root: str, name: str) -> str:
     """Where the sink keeps a table of its own."""
     return f"{root.rstrip('/')}/{name}"
-
-
-def literal(value: Any) -> str:
-    """A text or number as SQL."""
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
