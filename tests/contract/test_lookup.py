@@ -52,10 +52,23 @@ def by_keys(connector: PostgresConnector, columns: Sequence[str], keys: pa.Table
     return pa.Table.from_batches([b for sql in found for b in connector._select(sql, table, columns)])
 
 
-@pytest.mark.parametrize("kind", KEYS)
-def test_every_key_finds_its_row(connector: PostgresConnector, database: Database, kind: str) -> None:
+DISTANT = [
+    ("date", "infinity"),
+    ("date", "-infinity"),
+    ("date", "5874897-12-31"),
+    ("date", "4713-01-01 BC"),
+    ("timestamp", "infinity"),
+    ("timestamp", "0044-03-15 12:00:00.5 BC"),
+    ("timestamptz", "-infinity"),
+    ("timestamptz", "0001-12-31 23:59:59.999999+00 BC"),
+    ("timestamptz", "294200-12-31 23:59:59.999999+00"),
+]
+
+
+@pytest.mark.parametrize(("kind", "key"), [*KEYS.items(), *DISTANT])
+def test_every_key_finds_its_row(connector: PostgresConnector, database: Database, kind: str, key: str) -> None:
     database.execute(f'CREATE TABLE "T t" ("the ""key" {kind} PRIMARY KEY, big text)')
-    database.execute('INSERT INTO "T t" VALUES (%s, %s)', [KEYS[kind], "B,\n"])
+    database.execute('INSERT INTO "T t" VALUES (%s, %s)', [key, "B,\n"])
     [table] = connector.tables()
     present = pa.Table.from_batches(connector.read(table, ['the "key', "big"]))
     assert present.num_rows == 1

@@ -219,7 +219,7 @@ def _key(table: Table, selection: Selection, rows: pa.Table) -> Sequence[str]:
 def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) -> list[Decoded]:
     """The rows, read as texts, in the envelope; the very last row of an initial snapshot says so."""
     texts = chunk.rows.drop_columns([n for n in META if n in chunk.rows.column_names])
-    cut = texts.num_rows - 1 if task.last else texts.num_rows
+    cut = max(0, texts.num_rows - 1) if task.last else texts.num_rows
     parts = [(texts.slice(0, cut), task.snapshot), (texts.slice(cut), "last")]
     return [
         decoder.read_envelope(part, chunk.table, selection, snapshot=word, position=chunk.position, ts_us=chunk.read_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -238,6 +239,14 @@ def test_a_partitioned_root_is_read_whole_and_heirs_are_not(database: Database, 
     assert len([row for span in spans(connector, root, 30) for row in read(opened(database, root, span))]) == 100
     assert connector.maximum(parent) == ("1",)
     assert read(opened(database, parent)) == [{"id": 1}]
+    asked = pa.table({"id": pa.array([1, 2], pa.int32())})
+    for rows in (
+        connector.read(parent.table, ["id"]),
+        connector.read_range(parent.table, ["id"], None, None),
+        connector.read_keys(parent.table, ["id"], asked),
+    ):
+        assert [row for batch in rows for row in batch.to_pylist()] == [{"id": 1}]
+    assert connector.bounds(parent.table, 1) == ["1"]
 
 
 def test_a_condition_holds_for_walk_and_rows(database: Database, connector: PostgresConnector) -> None:
@@ -267,6 +276,28 @@ def test_errors_say_what_is_wrong(database: Database, connector: PostgresConnect
     with pytest.raises(ConfigError, match="does not exist any more"):
         connector.maximum(Scan(table, ("id",)))
     assert connector.present([table.id]) == []
+
+
+def test_rows_that_stop_coming(database: Database, connector: PostgresConnector) -> None:
+    """A connection that is cut in the middle heals with time, a statement that fails there does not."""
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY, v text)")
+    database.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 60000) i")
+    table = table_of(connector)
+    for statement in ("terminate", "cancel"):
+        rows = (chunk := opened(database, Scan(table, ("id",)))).rows()
+        next(rows)
+        database.execute(
+            f"SELECT pg_{statement}_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'tidelog chunks' AND datname = current_database()"
+        )
+        with pytest.raises(TransientError):
+            list(rows)
+        with contextlib.suppress(TransientError):
+            chunk.close()
+    chunk = opened(database, Scan(table, ("id",), "100 / (id - 59000) < 1000"))
+    with pytest.raises(ConfigError, match="division by zero"):
+        list(chunk.rows())
+    chunk.close()
 
 
 def opened_table(database: Database, table: Table) -> str:

@@ -103,14 +103,31 @@ def test_a_surrogate_key(rig: Rig) -> None:
     assert min(ids[:15]) > max(ids[-15:])
 
 
-def test_a_condition_that_is_wrong(rig: Rig) -> None:
-    """Told; nothing fails, and the next table has its turn."""
-    conditions = [{"data-collection": "public.a", "filter": "no_such_column = 1"}]
+WRONG = {
+    "an unknown column": "no_such_column = 1",
+    "fails in the first chunk": "100 / (id - 5) < 1000",
+    "fails in a later one": "100 / (id - 55) < 1000",
+    "moves a sequence": "nextval('numbers') > 0",
+    "writes": "traced(id)",
+    "a second statement": "true) ORDER BY id LIMIT 1) k; DELETE FROM c; SELECT id FROM (SELECT '1' AS id WHERE (true",
+}
+
+
+@pytest.mark.parametrize("condition", WRONG.values(), ids=WRONG)
+def test_a_condition_that_is_wrong(rig: Rig, condition: str) -> None:
+    """Told; nothing fails, nothing is written, and the next table has its turn."""
+    rig.database.execute("CREATE SEQUENCE numbers; CREATE TABLE traces (id int)")
+    rig.database.execute(
+        "CREATE FUNCTION traced(int) RETURNS bool LANGUAGE sql AS 'INSERT INTO traces VALUES ($1); SELECT true'"
+    )
+    conditions = [{"data-collection": "public.a", "filter": condition}]
     ask(rig, EXECUTE, "one", data_collections=["public.a", "public.b"], additional_conditions=conditions)
     settle(rig, "one")
     rig.run()
-    assert rig.statuses() == [("one", "public.a", "SQL_EXCEPTION"), ("one", "public.b", "SUCCEEDED")]
+    assert sorted(rig.statuses()) == [("one", "public.a", "SQL_EXCEPTION"), ("one", "public.b", "SUCCEEDED")]
     rig.check("b")
+    written = "SELECT (SELECT count(*) FROM traces), (SELECT count(*) FROM c), (SELECT is_called FROM numbers)"
+    assert rig.database.execute(written) == [(0, 60, False)]
 
 
 def test_two_requests_at_once(rig: Rig) -> None:

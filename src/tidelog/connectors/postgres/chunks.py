@@ -147,11 +147,7 @@ class Chunk:
 
 def _locked(bulk: Bulk, scan: Scan) -> str:
     """Begin, and hold the table as it is; returns what FROM calls it, by the name that it has today."""
-    table = scan.table
-    found = bulk.query(walk.SOURCE, [table.id])
-    if not found:
-        raise ConfigError(f"The table {table.qualified} does not exist any more.", hint=walk.GONE)
-    source = str(found[0][0])
+    source = walk.source(bulk, scan.table)
     bulk.query(_BEGIN)
     if scan.export:
         bulk.query(f"SET TRANSACTION SNAPSHOT {literal(scan.export)}")

@@ -38,6 +38,7 @@ _RENDERING = (
     "-c extra_float_digits=3 -c xmlbinary=base64 -c lc_monetary=C"
 )
 """Every session renders values alike, so that a value read from a table equals the same value from the log."""
+_READ_ONLY = " -c default_transaction_read_only=on"
 
 LOG_END = (
     "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
@@ -73,6 +74,13 @@ _CONNECT_STATES = (
 """What a connection that fails tells in words alone: the driver gives no SQLSTATE then, and TLS has none."""
 _TIME_CURES = ("08", "40", "53", "55", "57", "58")
 """Classes of SQLSTATE: connection, conflict of transactions, resources, state, intervention, system."""
+_SERVER_SAYS = "PGRES_FATAL_ERROR"
+_REFUSED = "XX000"
+_PASSES = re.compile(
+    r"terminating connection|canceling statement|conflict with recovery|deadlock|could not serialize|out of memory"
+    r"|No space left|could not (open|read|write|extend|fsync|access)|shutting down|starting up|lock timeout"
+)
+"""What the server may say in the middle of rows that time cures; the driver hands no SQLSTATE on then."""
 _SLOT_BUSY = "55006"
 _STRETCH = b"SELECT repeat(' ', 1048576)"
 _PAUSE_S = 0.001
@@ -81,10 +89,11 @@ _PAUSE_S = 0.001
 class Session:
     """An ordinary connection; statements commit by themselves."""
 
-    def __init__(self, config: Config, *, application: str = "tidelog") -> None:
+    def __init__(self, config: Config, *, application: str = "tidelog", read_only: bool = False) -> None:
         self._config = config
+        settings = f"{_RENDERING}{_READ_ONLY}" if read_only else _RENDERING
         with translated(config):
-            self._connection = psycopg.connect(_conninfo(config, application), autocommit=True)
+            self._connection = psycopg.connect(_conninfo(config, application, settings=settings), autocommit=True)
 
     @property
     def version(self) -> int:
@@ -100,6 +109,12 @@ class Session:
         with translated(self._config), self._connection.cursor() as cursor:
             cursor.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description else []
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """One statement and no second one behind it, whoever wrote parts of it: a pipeline takes no more."""
+        with translated(self._config), self._connection.pipeline(), self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
 
     def copy(self, sql: str, rows: int) -> Iterator[bytes]:
         """The rows of a query as CSV texts of about `rows` rows; every value is quoted, NULL is empty."""
@@ -273,6 +288,8 @@ class Bulk:
             yield
         except self._driver.Error as exc:
             raise _arrow_error(self._config, exc.sqlstate or "", str(exc)) from exc
+        except (pa.ArrowException, OSError) as exc:  # from the middle of the rows: in words alone
+            raise _arrow_error(self._config, "", str(exc)) from exc
 
 
 def _plain(field: pa.Field, column: pa.ChunkedArray) -> list[Any]:
@@ -302,6 +319,8 @@ def _arrow_error(config: Config, state: str, text: str) -> TidelogError:
     told = re.search(r"(?:ERROR|FATAL):\s+(.*)", text)
     reason = told[1].strip() if told else _reason(text)
     state = state.strip("\0") or _connect_state(reason)
+    if not state and _SERVER_SAYS in text and not _PASSES.search(reason):
+        state = _REFUSED
     if state and state not in _SETTINGS_CURE and state[:2] not in _TIME_CURES:
         return ConfigError(f"PostgreSQL refused a statement: {reason}.", hint="`tidelog check` looks for causes.")
     return _classify(config, state, reason.rstrip("."))
@@ -321,7 +340,7 @@ def as_reader(config: Config) -> Config:
 def reader_conninfo(config: Config) -> str:
     """Of the role that reads rows. Row security is off: a policy that hides rows is an error, not a smaller table. A
     table that DDL holds is waited for in turns: a batch waits for its slowest chunk."""
-    read_only = " -c default_transaction_read_only=on" if config.snapshot.read_only else ""
+    read_only = _READ_ONLY if config.snapshot.read_only else ""
     return _conninfo(
         as_reader(config), "tidelog chunks", settings=f"{_RENDERING} -c row_security=off -c lock_timeout=10s{read_only}"
     )

@@ -130,7 +130,7 @@ class PostgresConnector:
             names = [_name_now(table.column(c), now) for c in columns]
             if None not in [name for c, name in zip(columns, names, strict=True) if c in table.key]:
                 chosen = ", ".join("NULL" if name is None else identifier(name) for name in names)
-                yield from self._select(f"SELECT {chosen} FROM {quoted(now)}", table, columns)
+                yield from self._select(f"SELECT {chosen} FROM {self._source(now)}", table, columns)
 
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
         """By the names of today, as `read`; a table whose key has changed since has no such rows. Masked keys mean
@@ -153,7 +153,7 @@ class PostgresConnector:
         limits += [f"{_key(table, self._config.selection)} <= {literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
         names = ", ".join(identifier(c) for c in columns)
-        return self._select(f"SELECT {names} FROM {quoted(table)}{where}", table, columns)
+        return self._select(f"SELECT {names} FROM {self._source(table)}{where}", table, columns)
 
     def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with Session(as_reader(self._config)) as session:
@@ -164,7 +164,7 @@ class PostgresConnector:
         if not table.key:
             return []
         key = _key(table, self._config.selection)
-        numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {quoted(table)}"
+        numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {self._source(table)}"
         sql = f"SELECT k::text FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
         found = [str(row[0]) for row in self._tables().query(sql)]
         return list(dict.fromkeys(found))
@@ -216,7 +216,7 @@ class PostgresConnector:
         if planned.by_place:
             blocks = self._blocks(scan)[0]
             return walk.place(blocks) if blocks else None
-        found = self._tables().query(walk.maximum(planned))
+        found = self._tables().ask(walk.maximum(planned))
         return tuple(found[0]) if found else None
 
     def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]:
@@ -227,7 +227,7 @@ class PostgresConnector:
         found: list[Key] = []
         while len(found) < count and maximum not in found:
             after = found[-1] if found else low
-            key = self._tables().query(walk.boundary(planned, after, maximum, rows))
+            key = self._tables().ask(walk.boundary(planned, after, maximum, rows))
             if not key:
                 return walk.ends(found, True, maximum)
             found.append(tuple(key[0]))
@@ -237,19 +237,17 @@ class PostgresConnector:
         return int(self._tables().query(walk.ESTIMATE, [scan.table.id, scan.table.id])[0][0])
 
     def _tables(self) -> Session:
-        """As the role that reads tables."""
-        if not self._config.reader:
-            return self._reader()
+        """As the role that reads tables, and unable to write: conditions are SQL that somebody else wrote."""
         with self._lock:
             if self._walker is None or self._walker.closed:
-                self._walker = Session(as_reader(self._config))
+                self._walker = Session(as_reader(self._config), read_only=True)
             return self._walker
 
+    def _source(self, table: Table) -> str:
+        return walk.source(self._tables(), table)
+
     def _walk(self, scan: Scan) -> walk.Walk:
-        source = self._tables().query(walk.SOURCE, [scan.table.id])
-        if not source:
-            raise ConfigError(f"The table {scan.table.qualified} does not exist any more.", hint=walk.GONE)
-        return walk.plan(scan, source[0][0], self._tables().query(walk.DESCRIBE, [scan.table.id]))
+        return walk.plan(scan, self._source(scan.table), self._tables().query(walk.DESCRIBE, [scan.table.id]))
 
     def _blocks(self, scan: Scan) -> tuple[int, int, int]:
         blocks, rows, known = self._tables().query(walk.BLOCKS, [scan.table.id, scan.table.id])[0]

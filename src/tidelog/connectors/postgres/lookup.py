@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidelog.connectors.postgres import times, walk
 from tidelog.connectors.postgres.client import Session
-from tidelog.connectors.postgres.names import identifier, literal, quoted
+from tidelog.connectors.postgres.names import identifier, literal
 from tidelog.model.schema import Table
 
 _KEYS_PER_QUERY = 10_000
@@ -25,14 +26,14 @@ def statements(
 ) -> Iterator[str]:
     """Queries of `columns` under `keys`. `columns` and `key` are named as in `now`, the table of today; a column that
     is gone is None and reads as NULL. The key must not be masked: the database would not know its values."""
-    types = dict(session.query(_TYPES, [now.id]))
+    types, source = dict(session.query(_TYPES, [now.id])), walk.source(session, now)
     chosen = ", ".join("NULL" if name is None else f"t.{identifier(name)}" for name in columns)
     shape = ", ".join(f"{identifier(name)} {types[name]}" for name in key)
     for start in range(0, keys.num_rows, _KEYS_PER_QUERY):
         some = keys[start : start + _KEYS_PER_QUERY]
         same = " AND ".join(_same(name, some.column(i).null_count > 0) for i, name in enumerate(key))
         rows = f"json_to_recordset({literal(_document(some, now, key))}::json) AS k({shape})"
-        yield f"SELECT {chosen} FROM {quoted(now)} t JOIN {rows} ON {same}"
+        yield f"SELECT {chosen} FROM {source} t JOIN {rows} ON {same}"
 
 
 def _same(name: str, nulls: bool) -> str:
@@ -48,6 +49,8 @@ def _document(keys: pa.Table, now: Table, key: Sequence[str]) -> str:
 
 def _values(column: pa.ChunkedArray, kind: str) -> list[Any]:
     """An array comes as JSON text already."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return times.written(column)
     found: list[Any] = column.to_pylist()
     return [v and json.loads(v) for v in found] if kind.endswith("[]") else found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from tidelog.connectors.postgres.names import identifier, literal
 from tidelog.contracts import Key, Scan, Span
@@ -28,13 +29,11 @@ SELECT c.name, format_type(c.type, -1), NOT c.filled
 """
 """The columns of a table: name, base type without its modifier (a cast to `character(1)` would cut), and nullable."""
 
-SOURCE = """
+_SOURCE = """
 SELECT CASE WHEN c.relkind = 'p' THEN '' ELSE 'ONLY ' END || quote_ident(n.nspname) || '.' || quote_ident(c.relname)
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.oid = %s
 """
-"""A table as FROM names it: with its partitions, but without tables that merely inherit from it."""
-
 BLOCKS = """
 SELECT coalesce(max(pg_relation_size(c.oid)), 0) / current_setting('block_size')::bigint,
        coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, coalesce(sum(c.relpages), 0)::bigint
@@ -98,8 +97,20 @@ class Walk:
         return self.key == (PLACE,)
 
 
+class Asked(Protocol):
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+
+def source(session: Asked, table: Table) -> str:
+    """A table as FROM names it: with its partitions, but without tables that merely inherit from it."""
+    found = session.query(_SOURCE, [table.id])
+    if not found:
+        raise ConfigError(f"The table {table.qualified} does not exist any more.", hint=GONE)
+    return str(found[0][0])
+
+
 def plan(scan: Scan, source: str, columns: Sequence[tuple[str, str, bool]]) -> Walk:
-    """`source` and `columns` are the answers to `SOURCE` and `DESCRIBE`."""
+    """`columns` is the answer to `DESCRIBE`."""
     known = {row[0]: Step(*row) for row in columns}
     require(scan.table, scan.key, known.keys())
     return Walk(source, tuple(known[column] for column in scan.key) or (PLACE,), scan.condition)

@@ -175,12 +175,8 @@ def _stage(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsh
             continue
         if manifest is None:  # its batch is over, so it was read; what was read is lost
             snapshot = _put(snapshot, current, _again(current, chunk, chunk.logged))
-        elif manifest.refused and world.present(current) is None:
-            continue  # no wonder
-        elif manifest.refused and current.kind == INITIAL:
-            raise ConfigError(f"The table {current.table} cannot be read: {manifest.refused}")
         elif manifest.refused:
-            snapshot = end(snapshot, current, "SQL_EXCEPTION", manifest.refused)
+            snapshot = _refuse(snapshot, current, world, manifest.refused)
         elif manifest.failed:
             kept = current.chunks[: current.chunks.index(chunk)]
             snapshot = _put(snapshot, current, replace(current, chunks=kept, next=current.next + 1))
@@ -280,7 +276,11 @@ def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsho
         table = world.present(opened) if opened is not None else None
         if opened is None or table is None:
             continue
-        planned = _longer(opened, table, world, now, bounds.rows or opened.size or _SIZE_FIRST, room)
+        try:
+            planned = _longer(opened, table, world, now, bounds.rows or opened.size or _SIZE_FIRST, room)
+        except ConfigError as exc:  # a condition may fail at any row
+            snapshot = _refuse(snapshot, opened, world, exc.message)
+            continue
         snapshot = _put(snapshot, opened, planned)
         room -= len(planned.chunks) - len(opened.chunks)
     return snapshot
@@ -326,10 +326,9 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
         scan = Scan(table, key, entry.condition)
         export = "" if key else world.export(scan)  # before the maximum: what it sees lies below that
         maximum = world.maximum(scan)
+        estimate = world.estimate(scan)
     except ConfigError as exc:
-        if entry.kind == INITIAL:
-            raise
-        return end(snapshot, entry, "SQL_EXCEPTION", exc.message), None
+        return _refuse(snapshot, entry, world, exc.message), None
     if maximum is None and not entry.sweep:
         return end(snapshot, entry, "EMPTY"), None
     opened = replace(
@@ -340,7 +339,7 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
         walk=walk_of(table, key),
         maximum=maximum,
         export=export,
-        estimate=world.estimate(scan),
+        estimate=estimate,
     )
     return _put(snapshot, entry, opened), opened
 
@@ -380,6 +379,16 @@ def end(snapshot: Snapshot, entry: Entry, status: str, reason: str = "") -> Snap
     if entry.opened and entry.oid not in {oid for oid, _ in settling}:
         settling = (*settling, (entry.oid, 0))
     return replace(snapshot, entries=left, news=(*snapshot.news, *news), settling=settling)
+
+
+def _refuse(snapshot: Snapshot, entry: Entry, world: World, reason: str) -> Snapshot:
+    """A table that can't be read ends its snapshot; one that everybody counts on, all. A table that is gone is no
+    wonder: that is told by whoever looks for it."""
+    if world.present(entry) is None:
+        return snapshot
+    if entry.kind == INITIAL:
+        raise ConfigError(f"The table {entry.table} cannot be read: {reason}")
+    return end(snapshot, entry, "SQL_EXCEPTION", reason)
 
 
 def news_of(type: str, entry: Entry, status: str = "") -> News:
