@@ -415,6 +415,17 @@ def test_a_policy_that_hides_rows(database: Database, limited: str) -> None:
     assert errors(findings(wanted)) == []
 
 
+def test_two_tables_of_one_name(database: Database) -> None:
+    database.execute('CREATE SCHEMA "a.b"; CREATE SCHEMA a')
+    database.execute('CREATE TABLE "a.b".c (id int PRIMARY KEY); CREATE TABLE a."b.c" (id int PRIMARY KEY)')
+    found = one(findings(config(database)), "table a.b.c")
+    assert (found.level, found.meaning.split(",")[0]) == ("error", "2 tables are called a.b.c")
+    with pytest.raises(ConfigError, match=r"2 tables are called a\.b\.c"):
+        PostgresConnector(config(database)).prepare()
+    one_of_them = config(database, schema__include__list=r"a\.b")
+    assert PostgresConnector(one_of_them).prepare() > 0
+
+
 # -- keys that rules blur --------------------------------------------------------------------------------------------
 
 

@@ -197,6 +197,8 @@ def _role(scene: Scene) -> Iterator[Finding]:
 
 
 def _tables(scene: Scene) -> Iterator[Finding]:
+    for name, meaning, cure in survey.twins(scene.captured):
+        yield Finding("error", f"table {name}", meaning, cure)
     selection = scene.config.selection
     others = [r for r in scene.relations if r != scene.signals]
     yield from survey.selected(others, scene.captured, selection)

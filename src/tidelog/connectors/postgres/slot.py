@@ -54,15 +54,18 @@ class Slot:
                 f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
                 hint="Choose another slot.name, or drop the slot.",
             )
-        self._require_keys(session)
+        self._require_fit(session)
         if self._config.autocreate != "disabled":
             self._publish(session, before_slot=not slots)
         if resuming:
             self.require(session, None)
         return self._ensure_slot(session)
 
-    def _require_keys(self, session: Session) -> None:
-        for table in self.captured(session):
+    def _require_fit(self, session: Session) -> None:
+        tables = self.captured(session)
+        for _, meaning, cure in survey.twins(tables):
+            raise ConfigError(meaning, hint=cure)
+        for table in tables:
             if names := self._config.selection.blurred_keys(table):
                 meaning, cure = survey.blurred_key(names)
                 raise ConfigError(f"The table {table.qualified} can't be captured. {meaning}", hint=cure)

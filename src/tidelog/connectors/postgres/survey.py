@@ -7,6 +7,7 @@ partitioned one, writes to the log, and the lists select it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -235,6 +236,14 @@ def blurred_key(names: Sequence[str]) -> tuple[str, str]:
         "another key (message.key.columns)."
     )
     return meaning, cure
+
+
+def twins(tables: Sequence[Table | Relation]) -> Iterator[tuple[str, str, str]]:
+    """Names that two tables share once they are written with a dot, what that means, and what cures it."""
+    counted = Counter(t.qualified for t in tables)
+    for name in sorted(n for n, times in counted.items() if times > 1):
+        meaning = f"{counted[name]} tables are called {name}, because a schema or a table has a dot in its name."
+        yield name, meaning, "Capture one of them only (schema.include.list, schema.exclude.list), or rename one."
 
 
 def _add_key(relation: Relation) -> str:
