@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from tests.contract.sink_rig import NOW, ORDERS, Rig, T, c, d, parse, r, rows, shape, table, u
+from tests.contract.sink_rig import ENDLESS, NOW, ORDERS, Rig, T, arrow, c, d, parse, r, rows, shape, table, u
 from tidelog.contracts import Batch, Sink, TableChanges
 from tidelog.errors import ConfigError, NotInstalled
 from tidelog.model.schema import Column, Table
@@ -53,6 +53,17 @@ def test_every_change_once(history: Rig) -> None:
     assert update["_before"] == '{"id": 1, "name": "a", "big": null}'
     assert update["_unchanged"] == ["big"]
     assert update["_commit_ts"] == NOW
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamptz"])
+def test_days_and_moments_without_end(history: Rig, kind: str) -> None:
+    last = ENDLESS[arrow(Column("", kind))]
+    dated = table(Column("id", "int4", nullable=False), Column("until", kind))
+    history.feed((dated, [c(id=1, until=last), u(id=1, until=-last - 1, before={"id": 1, "until": last})]))
+    assert written(history, dated)["_before"].to_pylist() == [None, '{"id": 1, "until": "infinity"}']
+    out = io.StringIO()
+    ConsoleSink(out=out).apply(history.batch((dated, [c(id=1, until=last), d(id=1)])))
+    assert out.getvalue().splitlines()[0] == 'public.orders  create  {"id": 1, "until": "infinity"}'
 
 
 def test_what_was_read_comes_after_the_log(history: Rig) -> None:

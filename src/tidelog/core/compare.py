@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.core.fold import encode
+from tidelog.core.moments import legible
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -179,13 +180,13 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _absent(kind: str, table: pa.Table, rows: Ints, key: Sequence[str]) -> list[Difference]:
-    return [Difference(kind, tuple(row.items())) for row in table.select(list(key)).take(rows).to_pylist()]
+    return [Difference(kind, tuple(row.items())) for row in legible(table.select(list(key)).take(rows))]
 
 
 def _changed(
     source: pa.Table, target: pa.Table, left: Ints, right: Ints, rows: Ints, wrong: dict[str, Mask], key: Sequence[str]
 ) -> Iterator[Difference]:
-    ours, theirs = source.take(left[rows]).to_pylist(), target.take(right[rows]).to_pylist()
+    ours, theirs = legible(source.take(left[rows])), legible(target.take(right[rows]))
     for row, mine, other in zip(rows, ours, theirs, strict=True):
         columns = tuple(name for name, differs in wrong.items() if differs[row])
         yield Difference(

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.core.fold import META, Run
+from tidelog.core.moments import texts
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import UNSURE, Column, Table
 from tidelog.model.selection import Selection
@@ -207,7 +208,7 @@ def _column(step: Step, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """Any values as readable text; the database may write them otherwise."""
     try:
-        return column.cast(pa.string())
+        return texts(column)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, and bytes that are no text
         return pa.array([None if v is None else _shown(v) for v in column.to_pylist()], pa.string())
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.connectors.postgres import times, walk
+from tidelog.connectors.postgres import walk
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.names import identifier, literal
+from tidelog.core.moments import written
 from tidelog.model.schema import Table
 
 _KEYS_PER_QUERY = 10_000
@@ -50,7 +51,7 @@ def _document(keys: pa.Table, now: Table, key: Sequence[str]) -> str:
 def _values(column: pa.ChunkedArray, kind: str) -> list[Any]:
     """An array comes as JSON text already."""
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        return times.written(column)
+        return written(column)
     found: list[Any] = column.to_pylist()
     return [v and json.loads(v) for v in found] if kind.endswith("[]") else found
 

@@ -8,7 +8,7 @@ they are in PostgreSQL itself.
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import date
 from functools import lru_cache
 
 import numpy as np
@@ -93,25 +93,6 @@ def _days(year: int, month: int, day: int) -> int | None:
         return (date(year - shift * 400, month, day) - date(1970, 1, 1)).days + shift * 146_097
     except ValueError:
         return None
-
-
-def written(instants: pa.ChunkedArray | pa.Array) -> list[str | None]:
-    """Days and moments as PostgreSQL reads them, also those that Python has no object for."""
-    is_date = pa.types.is_date(instants.type)
-    numbers = instants.cast(pa.int32() if is_date else pa.int64()).to_pylist()
-    return [None if number is None else _written(number, is_date) for number in numbers]
-
-
-def _written(number: int, is_date: bool) -> str:
-    limits = np.iinfo(np.int32 if is_date else np.int64)
-    if number in (limits.max, limits.min):
-        return "infinity" if number == limits.max else "-infinity"
-    days, micros = (number, 0) if is_date else divmod(number, _DAY_S * 1_000_000)
-    shift, rest = divmod(days, 146_097)
-    day = date(1970, 1, 1) + timedelta(rest)
-    year = day.year + 400 * shift
-    time = "" if is_date else f" {datetime.min + timedelta(microseconds=micros):%H:%M:%S.%f}"
-    return f"{year if year > 0 else 1 - year:04d}-{day:%m-%d}{time}{'' if year > 0 else ' BC'}"
 
 
 def micros(texts: pa.StringArray) -> tuple[pa.Array, Mask]:

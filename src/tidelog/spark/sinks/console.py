@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from tidelog.contracts import Batch, Sink, Source, TableChanges
 from tidelog.core.evolve import Parse
 from tidelog.core.fold import META, in_order
+from tidelog.core.moments import legible
 from tidelog.core.settings import Setting, parse
 from tidelog.model.selection import Selection
 
@@ -42,7 +43,7 @@ class ConsoleSink:
 def _lines(changes: TableChanges, selection: Selection, limit: int) -> Iterator[str]:
     for version, rows in in_order(changes.rows):
         key = selection.key_of(version)
-        for row in rows.slice(0, limit).to_pylist():
+        for row in legible(rows.slice(0, limit)):
             yield _line(version.qualified, row, key)
 
 

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step, plain, transform
 from tidelog.core.fold import match
+from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_ranges import Ranges
-from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, distant, pad
+from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad
 
 FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
@@ -310,6 +311,8 @@ class RustTarget:
     def _leave_uncounted(self, names: Iterable[str]) -> None:
         """Columns with days that no calendar has go without statistics: delta-rs can't write these down."""
         without = set(names)
+        if not without:
+            return
         told = self.properties().get(COUNTED)
         counted = self._shape().names[:_COUNTED_MAX] if told is None else _split(told)
         if without & set(counted):

@@ -27,6 +27,7 @@ import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
 from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
+from tidelog.core import moments
 from tidelog.core.evolve import Parse, Step, as_text, plain
 from tidelog.core.fold import in_order
 from tidelog.core.settings import Setting, parse
@@ -111,7 +112,7 @@ def _values(column: pa.Array) -> pa.Array:
 
 
 def _quoted(column: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise('"', column.cast(pa.string()), '"', "")
+    return pc.binary_join_element_wise('"', moments.texts(column), '"', "")
 
 
 @dataclass(frozen=True)

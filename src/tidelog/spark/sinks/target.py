@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cached_property
 from typing import Protocol
 
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step
 from tidelog.core.fold import Mask
+from tidelog.core.moments import distant
 
 DELETE = "__tidelog_delete"
 KEEP = "__tidelog_keep_"
@@ -155,21 +155,6 @@ def pad(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows[f.name].cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type) for f in schema
     ]
     return pa.table(columns, schema=schema)
-
-
-_DAYS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
-_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-
-
-def distant(values: pa.ChunkedArray | pa.Array) -> bool:
-    """Whether days or moments lie outside the years 1 to 9999, such as PostgreSQL's `infinity`."""
-    kind = values.type
-    if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
-        return False
-    unit = 1 if pa.types.is_date32(kind) else _DAY[kind.unit]
-    found = pc.min_max(values.cast(pa.int32() if unit == 1 else pa.int64()))
-    low, high = found["min"].as_py(), found["max"].as_py()
-    return low is not None and (low < _DAYS[0] * unit or high >= (_DAYS[1] + 1) * unit)
 
 
 def uri(root: str, *names: str) -> str:
