@@ -96,11 +96,12 @@ def parse(id: str, type: str, data: str | Mapping[str, Any] | None) -> Signal:
         return Malformed(id, f"{type}: {exc}")
 
 
-def of_row(values: Sequence[str | None]) -> Row | None:
-    """A row of the table of signals. Its columns may have any names: they count by their place."""
-    if len(values) < 3:
+def of_row(values: Sequence[str | None] | None) -> Row | None:
+    """A row of the table of signals. Its columns may have any names: they count by their place. A table with more or
+    fewer than three is none of signals."""
+    if values is None or len(values) != 3:
         return None
-    id, type, data = values[:3]
+    id, type, data = values
     return id or "", type or "", data
 
 
