@@ -63,11 +63,10 @@ def _transaction(given: Mapping[str, Any]) -> dict[str, Any]:
             current, news = transactions.begin(current, arguments[0])
             told += news
         elif step == "event":
-            assert current is not None
-            current = current.event(arguments[0])
+            current = current and current.event(arguments[0])
         else:
-            assert current is not None
-            told.append(current.end())
+            told += [current.end()] if current else []
+            current = None
     for entry in told:
         if "data_collections" in entry:
             entry["data_collections"] = {c["data_collection"]: c["event_count"] for c in entry["data_collections"]}

@@ -16,9 +16,11 @@ from typing import Any
 
 import duckdb
 
+from tidelog.connectors.oracle import walk as oracle_walk
 from tidelog.connectors.postgres import walk
+from tidelog.connectors.postgres.names import identifier
 from tidelog.connectors.postgres.walk import Step, Walk
-from tidelog.contracts import Key, Span
+from tidelog.contracts import Key, Scan, Span
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
@@ -30,6 +32,7 @@ _ROWS_MAX = 3000
 _CHUNK = 7
 """Rows of a chunk instead of the case's own: the grid is small, and a limit has to bite."""
 _CONDITION = re.compile(r'"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_]\w*)|\'[^\']*\'')
+_BASE = re.compile(r"SELECT .*? FROM (\S+)(?: WHERE (.*?))?(?:\s+ORDER BY .*)?\s*", re.I | re.S)
 _WORDS = {"and", "or", "not", "is", "null", "in", "like", "between", "true", "false"}
 
 
@@ -77,7 +80,17 @@ def _walk(given: Given, condition: str = "") -> Walk:
 
 
 def _source(table: Table) -> str:
-    return f'"{table.schema}"."{table.name}"' if table.schema else f'"{table.name}"'
+    """Of three parts, the first two are the table's schema to us."""
+    return ".".join(identifier(part) for part in (*table.schema.split("."), table.name) if part)
+
+
+def _room(database: duckdb.DuckDBPyConnection, schema: str) -> None:
+    """Make place for tables of a schema, which may stand in a database of its own."""
+    parts = schema.split(".") if schema else []
+    if len(parts) > 1:
+        database.execute(f"ATTACH ':memory:' AS {identifier(parts[0])}")
+    if parts:
+        database.execute(f"CREATE SCHEMA {'.'.join(map(identifier, parts))}")
 
 
 def _texts(values: Sequence[Any] | None) -> Key | None:
@@ -104,8 +117,7 @@ class Grid:
     def _create(self, named: Sequence[Sequence[Any]]) -> None:
         others = [c.name for c in self.table.columns if c.name not in self.key] + self.extra
         fields = ", ".join(f'"{name}" BIGINT' for name in (*self.key, *others, "_n"))
-        if self.table.schema:
-            self._database.execute(f'CREATE SCHEMA "{self.table.schema}"')
+        _room(self._database, self.table.schema)
         self._database.execute(f"CREATE TABLE {_source(self.table)} ({fields})")
         rows = [(*key, *((n * (i + 3)) % 4 for i in range(len(others))), n) for n, key in enumerate(self._keys(named))]
         marks = ", ".join("?" * len(rows[0]))
@@ -192,11 +204,11 @@ def _chunk_query(given: Given, expected: Given) -> dict[str, Any]:
 
 def _numbered(sql: str) -> str:
     """The rows' numbers last."""
-    return re.sub(r"^SELECT (.*?) FROM", r'SELECT \1, "_n" FROM', sql, count=1)
+    return re.sub(r"^SELECT (.*?) FROM", r'SELECT \1, "_n" FROM', sql, count=1, flags=re.I)
 
 
 def _projected(sql: str) -> set[str] | None:
-    chosen = sql[len("SELECT ") : sql.index(" FROM")]
+    chosen = re.sub(r"^SELECT (.*?) FROM.*", r"\1", sql, flags=re.I | re.S)
     return None if "*" in chosen else {part.strip().strip('"`[]') for part in chosen.split(",")}
 
 
@@ -221,9 +233,11 @@ def _bound_query(given: Given, expected: Given) -> dict[str, Any]:
 
 def _initial(given: Given, expected: Given) -> dict[str, Any]:
     """The parts of an initial snapshot are [low, high), the last one [low, high]."""
-    base = re.sub(r"\s+ORDER BY .*$", "", given["base_select"].replace(given.get("quote", '"'), '"'))
-    source, _, condition = base.partition(" FROM ")[2].partition(" WHERE ")
-    given = {**given, "table": source.strip().replace('"', "")}
+    base = given["base_select"].replace(given.get("quote", '"'), '"')
+    select = _BASE.fullmatch(base)
+    assert select is not None, base
+    source, condition = select.groups("")
+    given = {**given, "table": source.replace('"', "")}
     ours, low, high = _walk(given, condition), given["lower"], given["upper"]
     last = given["chunk_index"] == given["total_chunks"] - 1
     bounds = [walk.above(ours, _texts(low) or (), inclusive=True)] if low is not None else []
@@ -238,14 +252,22 @@ def _initial(given: Given, expected: Given) -> dict[str, Any]:
 
 
 def _next_boundary(given: Given, expected: Given) -> dict[str, Any]:
-    """Theirs is the first key of the next chunk, counted from the key that begins this one; ours the last of this."""
+    """Theirs is the first key of the next chunk, counted from the key that begins this one; ours the last of this.
+    What they count with the key that begins, if the condition takes it, we count without."""
     condition = given.get("additional_condition") or ""
     ours, low = _walk(given, condition), given["lower"]
     grid = Grid(given, ours, [low], condition)
     theirs = _theirs(expected["sql"], given)
-    mine = walk.boundary(ours, _texts(low), None, _CHUNK if low is not None else _CHUNK + 1)
+    counted = low is not None and _begins(grid, ours, _texts(low) or ())
+    mine = walk.boundary(ours, _texts(low), None, _CHUNK if counted else _CHUNK + 1)
     found = [_texts(row) for row in grid.rows(theirs, _bound(theirs, [low]))]
     return _same(found, [tuple(row) for row in grid.rows(mine.replace("::text", "::varchar"))], expected, mine)
+
+
+def _begins(grid: Grid, ours: Walk, low: Key) -> bool:
+    """Whether there is a row at `low`."""
+    at = [walk.above(ours, low, inclusive=True), walk.below(ours, low), *filter(None, [ours.condition])]
+    return bool(grid.chosen(f" WHERE {' AND '.join(at)}"))
 
 
 def _max_key(given: Given, expected: Given) -> dict[str, Any]:
@@ -261,17 +283,19 @@ def _max_key(given: Given, expected: Given) -> dict[str, Any]:
 
 def _only(sql: str, names: Sequence[str]) -> str:
     chosen = ", ".join(f'"{name}"' for name in names)
-    return re.sub(r"^SELECT .*? FROM", f"SELECT {chosen} FROM", sql, count=1)
+    return re.sub(r"^SELECT .*? FROM", f"SELECT {chosen} FROM", sql, count=1, flags=re.I)
 
 
 def _rowid_prefetch(given: Given, expected: Given) -> dict[str, Any]:
     """A place is a key of one column that every row has. It is a text, here as there."""
     condition, name = given.get("additional_condition") or "", given["pseudo_column"]
-    ours = Walk(f'"{given["table"].replace(".", chr(34) + "." + chr(34))}"', (Step(name, "varchar"),), condition)
+    table = _table(given)
+    ours = Walk(_source(table), (Step(name, "varchar"),), condition)
     database, rows = duckdb.connect(), int(given["limit"])
-    schema, extra = given["table"].partition(".")[0], _names(condition, set())
+    extra = _names(condition, set())
     fields = ", ".join([f'"{name}" VARCHAR', *(f'"{column}" BIGINT' for column in extra)])
-    database.execute(f'CREATE SCHEMA "{schema}"; CREATE TABLE {ours.source} ({fields})')
+    _room(database, table.schema)
+    database.execute(f"CREATE TABLE {ours.source} ({fields})")
     low = given.get("position")
     places = [f"{(low or ['A'])[0]}{n:05d}" for n in range(rows * 3)] + ["", *(low or ())]
     marks = ", ".join("?" * (1 + len(extra)))
@@ -281,6 +305,13 @@ def _rowid_prefetch(given: Given, expected: Given) -> dict[str, Any]:
     mine = walk.boundary(ours, _texts(low), None, rows)
     both = [database.execute(sql, p).fetchall() for sql, p in ((theirs, low or []), (mine, []))]
     return _same(*both, expected, mine)
+
+
+def _rowid_columns(given: Given, _: Given) -> dict[str, Any]:
+    """A walk that names no column goes by the place of the rows, also where there is a key. In which order the rows of
+    a chunk come matters to nobody, so it is not answered."""
+    table = _table({"key_columns": given["primary_key"], **given})
+    return {"range_columns": [step.name for step in oracle_walk.plan(Scan(table, ()), table).key]}
 
 
 def _rowid_end(given: Given, _: Given) -> dict[str, Any]:
@@ -298,5 +329,6 @@ _OPS = {
     "next_boundary_query": _next_boundary,
     "max_key_query": _max_key,
     "rowid_prefetch_query": _rowid_prefetch,
+    "rowid_columns": _rowid_columns,
     "rowid_chunk_end": _rowid_end,
 }

@@ -51,8 +51,13 @@ def _receiver(raw: Given) -> Receiver:
     )
 
 
-def _spot(raw: Given) -> Spot:
-    return Spot(raw["sequence"], raw["receiver"], raw["library"], raw.get("processed", False))
+def _spot(raw: Given | None) -> Spot | None:
+    """None for the beginning: nothing is known, or the number before the first one."""
+    return _entry(raw) if raw and raw["sequence"] else None
+
+
+def _entry(raw: Given) -> Spot:
+    return Spot(raw["sequence"], raw.get("receiver") or "", raw.get("library") or "", raw.get("processed", False))
 
 
 def _document(given: Given) -> Any:
@@ -64,6 +69,6 @@ OPS: dict[str, Callable[[Given], Any]] = {
     "range": _range,
     "chain": _chain,
     "offset": _document,
-    "skip_first": lambda g: _spot(g["position"]).skips(g["first_entry"]["sequence"]),
+    "skip_first": lambda g: _entry(g["position"]).skips(_entry(g["first_entry"])),
     "entry": lambda g: str(entries.kind(*g["code"].split("."))),
 }

@@ -26,7 +26,7 @@ DECIDED_AGAINST: dict[str, str] = {}
 """`file/name` of a case, and why we answer differently."""
 
 _CODES = {name.replace(" ", "_"): code for code, name in redo.OPERATIONS.items()}
-_BY_TABLE = ("INSERT", "UPDATE", "DELETE")
+_BY_TABLE = ("INSERT", "UPDATE", "DELETE", "INTERNAL")
 _OPTIONS = {"database.user": "c##tide", "database.dbname": "FREE", "table.include.list": r"SHOP\.T"}
 _MEMORY = 1 << 20
 
@@ -125,12 +125,14 @@ def _xid(name: str) -> bytes:
     return raw if len(raw) == 8 else zlib.crc32(name.encode()).to_bytes(4, "big") + b"\0\0\0\1"
 
 
-def _sql(kind: str, data: str | None) -> str:
+def _sql(kind: str, data: str | None) -> str | None:
     value = "NULL" if data is None else data
     match kind:
         case "INSERT":
             return f'insert into "SHOP"."T"("ID","DATA") values (\'1\',{value});'
         case "UPDATE":
             return f'update "SHOP"."T" set "DATA" = {value} where "ID" = \'1\';'
+        case "INTERNAL":
+            return None
         case _:
             return 'delete from "SHOP"."T" where "ID" = \'1\';'

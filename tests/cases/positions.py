@@ -21,6 +21,7 @@ from tidelog.connectors.vitess import gtid as vitess_gtid
 from tidelog.core.offsets import intervals
 from tidelog.core.snapshot import document
 from tidelog.core.snapshot.document import Asked
+from tidelog.core.transactions import Transaction
 from tidelog.engine.home import Home
 from tidelog.errors import TidelogError
 
@@ -149,7 +150,8 @@ def _epochs(given: Given) -> Any:
 
 
 def _last_key(given: Given) -> Any:
-    (found,) = vgtid.last_keys(given["table_p_ks"])
+    """Of the table that is copied first; others wait behind it."""
+    found, *_ = vgtid.last_keys(given["table_p_ks"])
     return {"table": found.table, "fields": list(found.fields)}
 
 
@@ -203,7 +205,12 @@ def _cluster_time(given: Given) -> Any:
 
 def _mongodb_loaded(given: Given) -> Any:
     offset = given["offset"]
-    return {"snapshot_running": mongodb_offset.snapshot_running(offset), "resume_token": offset.get("resume_token")}
+    transaction = Transaction.from_offset(offset)
+    return {
+        "snapshot_running": mongodb_offset.snapshot_running(offset),
+        "resume_token": offset.get("resume_token"),
+        "transaction_id": transaction and transaction.id,
+    }
 
 
 def _timestamp(given: Given) -> Any:

@@ -83,11 +83,15 @@ def _begun(found: Begun) -> Any:
 
 
 def _xml_write(given: Given) -> Any:
-    piece = fragments.xml_write(given["redo_sql"], given["charset"])
+    """A row without SQL writes nothing."""
+    sql = given["redo_sql"]
+    piece = Piece(None, 0) if sql is None else fragments.xml_write(sql, given["charset"])
     return {"xml": piece.data, "length": piece.length}
 
 
 def _lob_write(given: Given) -> Any:
+    if given["redo_sql"] is None:
+        return None
     piece = fragments.lob_write(given["redo_sql"])
     return {"offset": piece.offset, "length": piece.length, "data": piece.data}
 
@@ -116,7 +120,7 @@ FRAGMENTS: dict[str, Callable[[Given], Any]] = {
     "xml_write": _xml_write,
     "extended_string_begin": lambda g: _begun(fragments.string_begin(g["redo_sql"], _table(g))),
     "extended_string_write": _string_write,
-    "unistr": lambda g: literals.text_of(g["value"]),
+    "unistr": lambda g: None if g["value"] is None else literals.text_of(g["value"]),
     "csf": _joined,
     "xid": lambda g: g["bytes_utf8"].encode().hex(),
     "rowid_roundtrip": lambda g: str(rowid.parse(g["rowid"])),
@@ -127,7 +131,7 @@ def _lob(given: Given) -> Any:
     pieces = [Piece(_value(write["data"]), 0, write["offset"]) for write in given["writes"]]
     found = lobs.written(_value(given["initial"]), pieces)
     digits = literals.hex_digits(found) if isinstance(found, Sql) else None
-    return found if digits is None else {"hex": digits}
+    return found if digits is None else {"hex": digits.lower()}
 
 
 def _value(text: str | None) -> Value:

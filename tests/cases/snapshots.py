@@ -51,7 +51,7 @@ def signal(given: Given) -> Any:
 
 def postgres(given: Given) -> Any:
     try:
-        found = Visible.parse(given["value"])
+        found = Visible.parse(given["value"] or "")
     except ValueError:
         return {"error": True}
     return {"xmin": found.xmin, "xmax": found.xmax, "xip": list(found.running)}
@@ -122,8 +122,12 @@ def _store(given: Given) -> Any:
 
 
 def _values(key: list[Any] | None) -> java.Values | None:
+    return None if key is None else tuple(None if v is None else JavaValue(_kind(v), v) for v in key)
+
+
+def _kind(value: bool | float | str) -> str:
     kinds = {bool: "boolean", int: "long", float: "double", str: "string"}
-    return None if key is None else tuple(None if v is None else JavaValue(kinds[type(v)], v) for v in key)
+    return "bigint" if type(value) is int and not -(1 << 63) <= value < 1 << 63 else kinds[type(value)]
 
 
 def _plain(values: java.Values | None) -> list[Any] | None:

@@ -186,3 +186,9 @@ def test_round_trip(found: java.Values) -> None:
 def test_timestamps_round_trip(second: int, nanos: int) -> None:
     found = values(("timestamp", (second * 1000 + nanos // 1_000_000, nanos)))
     assert decode(encode(found)) == found
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("long", 64), ("int", 32), ("short", 16), ("byte", 8)])
+def test_a_number_that_its_class_cannot_hold_is_named(kind: str, bits: int) -> None:
+    with pytest.raises(CorruptState, match=f"no {kind}"):
+        encode(values((kind, 1 << (bits - 1))))

@@ -144,8 +144,10 @@ def test_an_unknown_type_names_the_nearest() -> None:
 
 def test_rows() -> None:
     assert of_row(["1", "log", "{}"]) == ("1", "log", "{}")
-    assert of_row(["1", "log", None, "more"]) == ("1", "log", None)
+    assert of_row(["1", "log", None]) == ("1", "log", None)
+    assert of_row(["1", "log", None, "more"]) is None
     assert of_row(["1", "log"]) is None
+    assert of_row(None) is None
 
 
 def test_lines() -> None:

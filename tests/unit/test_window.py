@@ -209,3 +209,16 @@ def test_uncovered_is_decided_by_transaction() -> None:
     events = events.set_column(at, "_xid", pa.array(np.array([9, 10, 11, 12])))
     assert uncovered(events, Visible(10, 12, (10,)))["a"].to_pylist() == [1, 3]
     assert uncovered(events[:0], Visible(10, 12)).num_rows == 0
+
+
+@pytest.mark.parametrize("text", ["795:799:795,797", "795:799:795,797,", "795:799:795,797,795"])
+def test_a_snapshot_as_text(text: str) -> None:
+    assert Visible.parse(text) == Visible(795, 799, (795, 797))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1:2", "1:2:,", "1:2:3,,4", "\u0667:\u0668:", f"{1 << 63}:1:", f"1:{1 << 63}:", "1:2:3 "]
+)
+def test_what_is_no_snapshot_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a snapshot"):
+        Visible.parse(text)

@@ -19,6 +19,7 @@ from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
+from tidelog.model.pattern import compiled
 
 if TYPE_CHECKING:
     from tidelog.core.compare import Difference
@@ -85,7 +86,7 @@ def target_of(definition: Definition) -> ReadTarget:
 
 def _chosen(tables: list[Table], pattern: str | None) -> list[Table]:
     try:
-        found = [t for t in tables if pattern is None or re.fullmatch(pattern, t.qualified)]
+        found = [t for t in tables if pattern is None or compiled(pattern).fullmatch(t.qualified)]
     except re.error as exc:
         raise ConfigError(f"--table {pattern!r} is not a regular expression ({exc}).", hint="Quote it.") from exc
     if not found:

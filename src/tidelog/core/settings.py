@@ -133,11 +133,12 @@ def duration(text: str) -> float:
 
 def patterns(text: str) -> str:
     """Comma-separated regular expressions, checked here so that a broken one fails at the start."""
+    from tidelog.model.pattern import compiled
     from tidelog.model.selection import split_patterns
 
     for pattern in split_patterns(text):
         try:
-            re.compile(pattern)
+            compiled(pattern)
         except re.error as exc:
             raise ValueError(f"{pattern!r} is not a regular expression: {exc}") from exc
     return text

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.core.settings import nearest
+from tidelog.model.pattern import compiled
 
 KINDS = ("incremental", "blocking")
 _EVERY = ".*"
@@ -96,11 +97,12 @@ def parse(id: str, type: str, data: str | Mapping[str, Any] | None) -> Signal:
         return Malformed(id, f"{type}: {exc}")
 
 
-def of_row(values: Sequence[str | None]) -> Row | None:
-    """A row of the table of signals. Its columns may have any names: they count by their place."""
-    if len(values) < 3:
+def of_row(values: Sequence[str | None] | None) -> Row | None:
+    """A row of the table of signals. Its columns may have any names: they count by their place. A table with more or
+    fewer than three is none of signals."""
+    if values is None or len(values) != 3:
         return None
-    id, type, data = values[:3]
+    id, type, data = values
     return id or "", type or "", data
 
 
@@ -182,7 +184,7 @@ def _pattern(name: Any, member: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"{member} has {json.dumps(name, default=str)}, which is not a table's name or pattern")
     try:
-        re.compile(name)
+        compiled(name.strip(), re.DOTALL)
     except re.error as exc:
         raise ValueError(f"{name!r} is not a regular expression ({exc})") from exc
     return name.strip()
@@ -260,7 +262,7 @@ def condition_for(execute: Execute, table: str) -> str:
 
 def _means(pattern: str, name: str) -> bool:
     """A name counts as itself too: a `$` in it is no pattern."""
-    return pattern == name or re.fullmatch(pattern, name, re.DOTALL) is not None
+    return pattern == name or compiled(pattern, re.DOTALL).fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

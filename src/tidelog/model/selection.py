@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from tidelog.model.pattern import compiled
 from tidelog.model.schema import Column, Table
 
 
@@ -115,7 +116,7 @@ def matches(patterns: str, name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _compiled(patterns: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(p) for p in split_patterns(patterns))
+    return tuple(compiled(p) for p in split_patterns(patterns))
 
 
 def split_patterns(patterns: str) -> list[str]:

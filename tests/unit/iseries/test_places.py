@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.connectors.iseries import position, range, receivers
+from tidelog.connectors.iseries import offset, position, range, receivers
 from tidelog.connectors.iseries.position import Place
-from tidelog.connectors.iseries.range import Spot
+from tidelog.connectors.iseries.range import Range, Spot
 from tidelog.connectors.iseries.receivers import Receiver
 from tidelog.errors import PositionLost, UnsupportedChange
 
@@ -84,3 +84,41 @@ def test_a_range_stays_in_its_receiver() -> None:
     assert done is not None
     assert not done.call_needed
     assert range.find(chain, Spot(1, "X", "L"), 100) is None
+
+
+def test_without_a_spot_the_chain_is_read_from_its_beginning() -> None:
+    chain = [Receiver("A", "L", 5, 9, "B", "L"), Receiver("B", "L", 10, 20)]
+    assert range.find(chain, None, 100) == Range(Spot(5, "A", "L"), 9)
+    assert range.find([], None, 100) is None
+
+
+@pytest.mark.parametrize("sequence", ["null", "0", None])
+def test_an_offset_without_an_entry_is_the_beginning(sequence: str | None) -> None:
+    told = {} if sequence is None else {offset.SEQUENCE: sequence}
+    assert offset.spot_of({**told, offset.RECEIVER: "A", offset.LIBRARY: "L"}) is None
+
+
+def test_the_beginning_is_written_as_a_text() -> None:
+    written = offset.document(None, 0, snapshot_completed=True)
+    assert (written[offset.SEQUENCE], written[offset.RECEIVER], written[offset.PROCESSED]) == ("null", "", "false")
+    assert offset.DOCUMENT.read(written)[offset.SEQUENCE] == offset.UNSET
+    assert offset.spot_of(written) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "seen"),
+    [
+        (Spot(7, "A", "L"), True),
+        (Spot(7, "", ""), True),
+        (Spot(8, "A", "L"), False),
+        (Spot(7, "B", "L"), False),
+        (Spot(7, "A", "M"), False),
+        (Spot(7, "", "M"), False),
+    ],
+)
+def test_an_entry_was_seen_in_its_own_receiver(entry: Spot, seen: bool) -> None:
+    """Numbers may begin anew with a receiver: the same number elsewhere is another entry."""
+    assert Spot(7, "A", "L", processed=True).skips(entry) is seen
+    assert not Spot(7, "A", "L").skips(entry)
+    assert Spot(7, "A", "L", processed=True).following == 8
+    assert Spot(7, "A", "L").following == 7

@@ -67,6 +67,8 @@ def test_times_are_seconds() -> None:
         ({"log.mining.strategy": "dictionary_from_file"}, r"path\.dictionary"),
         ({"log.mining.query.filter.mode": "in", "table.include.list": r"INV\.O.*"}, "regular expression"),
         ({"log.mining.query.filter.mode": "regex", "table.include.list": "A" * 509}, "longer than 512 bytes"),
+        ({"log.mining.query.filter.mode": "in", "table.include.list": r"\QINV.O\E"}, "regular expression"),
+        ({"log.mining.query.filter.mode": "regex", "table.include.list": r"INV\.\p{Lu}+"}, "Oracle does not know"),
         ({"skipped.operations": "c,x"}, r"skipped\.operations"),
         ({"database.connection.adapter": "xstream"}, "xstream"),
     ],

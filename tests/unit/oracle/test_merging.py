@@ -264,6 +264,21 @@ def test_an_insert_without_a_row_id_is_found_by_the_update_that_belongs_to_it() 
     assert merged(insert(row=NONE), update('"C" = NULL'), undo(2), undone=True) == []
 
 
+def test_an_insert_that_nothing_gave_a_row_id_is_the_newest_of_its_kind() -> None:
+    """As `EMPTY_CLOB()` is inserted: only the undo has the row id."""
+    assert merged(insert(row=NONE), undo(2), undone=True) == []
+    rows = [insert(1, row=NONE), insert(2, row=NONE), insert(3, row=ROW2)]
+    found = merged(*rows, undo(2), undone=True)
+    assert [n for n, _ in found] == [0, 2]
+    assert [n for n, _ in merged(*rows, undo(2, ROW2), undo(2), undo(2), undone=True)] == []
+
+
+def test_an_undo_takes_no_new_row_that_has_a_row_id_of_its_own() -> None:
+    rows = [insert(row=NONE), update('"C" = NULL', row=ROW)]
+    assert len(merged(*rows, undo(2, ROW2), undone=True)) == 1
+    assert len(merged(insert(row=NONE), undo(1), undo(3), undone=True)) == 1
+
+
 def test_what_was_written_into_a_new_row_can_be_taken_back_alone() -> None:
     found = merged(insert(clob="NULL"), locator(), write("abc"), undo(3), undone=True)
     assert after(found) == [None]

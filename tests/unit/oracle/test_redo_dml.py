@@ -107,6 +107,30 @@ def test_apostrophes_that_are_not_doubled() -> None:
         dml.parse(sql, TABLE)
 
 
+@pytest.mark.parametrize("text", ["it's (a')b)", "a', b", "')", "a',\tb", "');", "O'Neil, (Sr.)", "a');b'", ", NULLS'"])
+@pytest.mark.parametrize("rest", ["", ",'z'", ",NULL", ", NULL", ",EMPTY_CLOB()", ", 'z'"])
+@pytest.mark.parametrize("end", [");", ")", ") ; \n"])
+def test_relaxed_literals_end_where_a_value_or_the_statement_can(text: str, rest: str, end: str) -> None:
+    names = '"ID","NAME","DOC"' if rest else '"ID","NAME"'
+    sql = f"""insert into "S"."T"({names}) values ('1','{text}'{rest}{end}"""
+    found = dml.parse(sql, TABLE, relaxed=True).after
+    assert found is not None
+    assert (found["ID"], found["NAME"]) == ("1", text)
+
+
+def test_a_relaxed_literal_that_could_be_two_is_refused() -> None:
+    with pytest.raises(UnsupportedChange, match="as many values"):
+        dml.parse("""insert into "S"."T"("ID","NAME") values ('1','a','b');""", TABLE, relaxed=True)
+
+
+@pytest.mark.parametrize("values", ["( '1' , 'x' )", "(\t'1',\n 'x');", "('1', 'x' ) ;"])
+def test_blanks_around_values_mean_nothing(values: str) -> None:
+    found = dml.parse(f"""insert into "S"."T" ( "ID" , "NAME" ) values {values}""", TABLE)
+    assert found.after == {"ID": "1", "NAME": "x", "DOC": None}
+    nothing = dml.parse("""insert into "S"."T"("ID","NAME") values ( '1' , NULL );""", TABLE)
+    assert nothing.after == {"ID": "1", "NAME": None, "DOC": None}
+
+
 @pytest.mark.parametrize(
     ("sql", "why"),
     [

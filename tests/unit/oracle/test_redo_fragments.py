@@ -81,8 +81,16 @@ def test_xml_is_text_or_bytes_of_the_database() -> None:
 def test_character_sets() -> None:
     assert charsets.decode("Ж".encode("cp1251"), "CL8MSWIN1251") == "Ж"
     assert charsets.decode("日".encode("cp932"), "JA16SJIS") == "日"
-    with pytest.raises(ConfigError, match="EE8EBCDIC870C"):
-        charsets.codec("EE8EBCDIC870C")
+    assert [charsets.decode(b"\xd5", name) for name in ("WE8PC850", "WE8PC858", "EE8PC852")] == ["\u0131", "€", "Ň"]
+    assert charsets.decode(b"\x80\xfe", "RU8PC866") == "\u0410■"
+
+
+@pytest.mark.parametrize(
+    "name", ["EE8EBCDIC870C", "WE8EBCDIC500", "ET8MSWIN923", "US8PC437", "WE8DEC", "JA16EUCTILDE", "XX8ISO8859P12"]
+)
+def test_character_sets_that_python_does_not_have_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        charsets.codec(name)
 
 
 def test_rows_are_joined_until_the_last() -> None:

@@ -70,6 +70,12 @@ def test_a_surrogate_that_is_missing_is_told() -> None:
         walk.plan(Scan(TABLE, ("sk",)), "t", [("id", "bigint", False)])
 
 
+def test_a_null_at_the_end_bounds_a_walk_only_where_nulls_come_first() -> None:
+    key = (Step("n", "integer", nullable=True),)
+    assert "WHERE" not in walk.boundary(Walk("t", key), None, (None,), 10)
+    assert '"n" IS NULL' in walk.boundary(Walk("t", key, nulls_last=False), None, (None,), 10)
+
+
 def test_an_unknown_order_of_nulls_is_refused_where_it_matters() -> None:
     Walk("t", (ID,), nulls_last=None)
     with pytest.raises(ConfigError, match="sort order of NULL"):

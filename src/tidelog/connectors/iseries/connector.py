@@ -131,7 +131,7 @@ class IseriesConnector:
         if spot is None:
             return self.reach()
         receiver = receivers.named(self._chain(), spot.receiver, spot.library)
-        return position.of(receiver.minute, spot.sequence + spot.processed)
+        return position.of(receiver.minute, spot.following)
 
     def document(self, at: int, xid: int, committed: int, note: str | None = None) -> dict[str, Any]:  # noqa: ARG002
         """The last commit, if reading goes on behind it; else the entry that comes next."""

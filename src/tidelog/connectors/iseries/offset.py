@@ -123,23 +123,23 @@ def _entry(offset: Mapping[str, Any]) -> tuple[int, bool]:
     return int(offset[SEQUENCE]), offset.get(PROCESSED) == "true"
 
 
-def document(spot: Spot, time_s: int | None = None, *, snapshot_completed: bool | None = None) -> dict[str, str]:
-    """All values are texts, as its users know them."""
+def document(spot: Spot | None, time_s: int | None = None, *, snapshot_completed: bool | None = None) -> dict[str, str]:
+    """All values are texts, as its users know them. No spot is the beginning of the journal."""
     written = {
-        SEQUENCE: str(spot.sequence),
-        RECEIVER: spot.receiver,
-        LIBRARY: spot.library,
-        PROCESSED: "true" if spot.processed else "false",
+        SEQUENCE: str(spot.sequence) if spot else UNSET,
+        RECEIVER: spot.receiver if spot else "",
+        LIBRARY: spot.library if spot else "",
+        PROCESSED: "true" if spot and spot.processed else "false",
     }
     written |= {TIME: str(time_s)} if time_s is not None else {}
     return written | ({"snapshot_completed": str(snapshot_completed).lower()} if snapshot_completed is not None else {})
 
 
 def spot_of(offset: Mapping[str, Any]) -> Spot | None:
-    """The entry that a document speaks of; None for the beginning of the journal. It may be one that stands in a
-    checkpoint, among our own keys."""
+    """The entry that a document speaks of; None for the beginning of the journal, whose numbers begin with 1. It may be
+    one that stands in a checkpoint, among our own keys."""
     sequence = str(offset.get(SEQUENCE, UNSET))
-    if sequence == UNSET:
+    if sequence == UNSET or not int(_digits(sequence)):
         return None
     names = (str(offset.get(RECEIVER, "")), str(offset.get(LIBRARY, "")))
-    return Spot(int(_digits(sequence)), *names, processed=str(offset.get(PROCESSED, "false")).lower() == "true")
+    return Spot(int(sequence), *names, processed=str(offset.get(PROCESSED, "false")).lower() == "true")

@@ -21,9 +21,15 @@ class Spot:
     library: str
     processed: bool = False
 
-    def skips(self, sequence: int) -> bool:
-        """Whether an entry that comes first was seen already."""
-        return self.processed and sequence == self.sequence
+    def skips(self, entry: Spot) -> bool:
+        """Whether an entry that comes first was seen already. One that does not name its receiver is of ours."""
+        here = (entry.sequence, entry.receiver or self.receiver, entry.library or self.library)
+        return self.processed and here == (self.sequence, self.receiver, self.library)
+
+    @property
+    def following(self) -> int:
+        """The first number that is still wanted."""
+        return self.sequence + self.skips(self)
 
 
 @dataclass(frozen=True)
@@ -40,11 +46,14 @@ class Range:
     @property
     def first(self) -> int:
         """The first entry that is wanted."""
-        return self.start.sequence + self.start.processed
+        return self.start.following
 
 
-def find(receivers: Sequence[Receiver], spot: Spot, entries_max: int) -> Range | None:
-    """None when the chain does not have the spot's receiver."""
+def find(receivers: Sequence[Receiver], spot: Spot | None, entries_max: int) -> Range | None:
+    """From the beginning of the chain where no spot is known. None when the chain does not have the spot's receiver."""
+    if not receivers:
+        return None
+    spot = spot or start(receivers[0])
     at = _index(receivers, spot.receiver, spot.library)
     if at is None:
         return None
@@ -53,8 +62,13 @@ def find(receivers: Sequence[Receiver], spot: Spot, entries_max: int) -> Range |
         following = _index(receivers, here.next, here.next_library or here.library) if here.next else None
         if following is not None:
             here = receivers[following]
-            spot = Spot(here.first, here.name, here.library)
+            spot = start(here)
     return Range(spot, min(here.last, spot.sequence + entries_max))
+
+
+def start(receiver: Receiver) -> Spot:
+    """Its first entry."""
+    return Spot(receiver.first, receiver.name, receiver.library)
 
 
 def _index(receivers: Sequence[Receiver], name: str | None, library: str) -> int | None:

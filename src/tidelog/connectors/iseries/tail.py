@@ -102,7 +102,7 @@ class IseriesTail:
         if self._held:
             return self._held[0].position
         here = receivers.named(self._chain, self._spot.receiver, self._spot.library)
-        return position.of(here.minute, self._spot.sequence + self._spot.processed)
+        return position.of(here.minute, self._spot.following)
 
     def reached(self) -> int:
         return self.seen()
@@ -205,7 +205,7 @@ def _spot(receiver: Receiver, sequence: int) -> Spot:
     """Where entry `sequence` comes next; it may be the one after the last."""
     if sequence > receiver.first:
         return Spot(sequence - 1, receiver.name, receiver.library, processed=True)
-    return Spot(receiver.first, receiver.name, receiver.library)
+    return range.start(receiver)
 
 
 def _width(table: Table) -> int:

@@ -12,6 +12,7 @@ from tidelog.core.settings import Setting, boolean, count, parse
 from tidelog.core.snapshot import settings as snapshots
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
+from tidelog.model.pattern import translated
 from tidelog.model.selection import Selection, split_patterns
 
 BUFFERED, UNBUFFERED = "logminer", "logminer_unbuffered"
@@ -20,6 +21,7 @@ UNKNOWN_USER = "UNKNOWN"
 """What LogMiner says of a transaction whose start it has not read."""
 _JDBC = re.compile(r"\Ajdbc:oracle:\w+:", re.IGNORECASE)
 _PASSWORD = re.compile(r"password\s*=", re.IGNORECASE)
+_LISTS = ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list")
 _PATTERN_BYTES_MAX = 512
 _PLAIN = re.compile(r"[\w$#]+\.[\w$#]+")
 
@@ -410,21 +412,33 @@ def _require(values: Mapping[str, Any]) -> None:
         case "in":
             _require_plain(values)
         case "regex":
+            _require_common(values)
             _require_short(values)
 
 
 def _require_plain(values: Mapping[str, Any]) -> None:
     for name in ("table.include.list", "table.exclude.list"):
         for entry in split_patterns(values[name]):
-            if not _PLAIN.fullmatch(plain(entry)):
+            if not _PLAIN.fullmatch(plain(entry)) or translated(entry) != entry:
                 raise ConfigError(
                     f"log.mining.query.filter.mode is in, but {name} has the regular expression {entry!r}.",
                     hint="Write plain names such as INVENTORY.ORDERS, or choose regex or none.",
                 )
 
 
+def _require_common(values: Mapping[str, Any]) -> None:
+    """What Java has of its own would mean something else to Oracle, and rows would be missing."""
+    for name in _LISTS:
+        for entry in split_patterns(values[name]):
+            if translated(entry) != entry:
+                raise ConfigError(
+                    f"log.mining.query.filter.mode is regex, but {name} has {entry!r}, which Oracle does not know.",
+                    hint="Write it without \\Q, \\p and names of groups, or choose none: tidelog filters by itself.",
+                )
+
+
 def _require_short(values: Mapping[str, Any]) -> None:
-    for name in ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list"):
+    for name in _LISTS:
         for entry in split_patterns(values[name]):
             if len(anchored(entry).encode()) > _PATTERN_BYTES_MAX:
                 raise ConfigError(

@@ -13,7 +13,9 @@ What we decide, where the log is not clear:
   they end. Pieces alone, LOB_ERASE and other LOB_TRIM change a part of a value. If that is not known, the row is told
   all the same, with the value as unavailable, and reported; nothing is lost without a word.
 - A value that comes out as it was, because nothing was written, is no change.
-- An undo takes back the whole change of its row, with all that was written into it.
+- An undo takes back the whole change of its row, with all that was written into it. A row with an empty large value may
+  be inserted without a row id, which its undo has all the same: then the newest such INSERT of the table is meant,
+  because undo goes from the newest change to the oldest.
 """
 
 from __future__ import annotations
@@ -187,6 +189,15 @@ class Queue:
     def find(self, key: Key) -> Entry | None:
         found = self.by_key.get(key)
         return None if found is None or found.lost else found
+
+    def unplaced(self) -> Entry | None:
+        """The newest new row for which the log has told no row id; those that are passed over never will be one."""
+        nameless = self.by_rowid.get(_NO_ROW, [])
+        while nameless:
+            entry = nameless.pop()
+            if entry.op is Op.CREATE and not entry.lost and entry.rowids == {_NO_ROW}:
+                return entry
+        return None
 
     def release(self) -> list[Entry]:
         """All before the value that is being written. What comes later for their rows is a change of its own."""
@@ -404,6 +415,9 @@ def _undo(queue: Queue, code: int, row_id: bytes) -> None:
         if wanted is Op.UPDATE and entry.op is Op.CREATE and entry.values:
             entry.values.popitem()  # what was written into a new row later on
             return
+    unplaced = queue.unplaced() if wanted is Op.CREATE else None
+    if unplaced is not None:
+        unplaced.lost = True
 
 
 def _cut(value: str, what: str, amount: int, offset: int) -> Value:

@@ -201,12 +201,13 @@ def maximum(walk: Walk) -> str:
 def boundary(walk: Walk, low: Key | None, high: Key | None, rows: int) -> str:
     """The key that ends a span of `rows` rows after `low`, if there are so many up to `high`.
 
-    With one column, NULLs are left out, all of them have one key: the last span takes them."""
+    With one column, NULLs are left out, all of them have one key: the last span takes them. Where they come last, a
+    NULL as `high` bounds nothing; where they come first, it leaves nothing but them."""
     if len(walk.key) == 1 and low is not None and walk.nulls_last:
         walk = replace(walk, key=(replace(walk.key[0], nullable=False),))
     walk = _without_nulls(walk, high)
     bounds = [above(walk, low)] if low is not None else []
-    bounds += [below(walk, high)] if high is not None and high != (None,) else []
+    bounds += [below(walk, high)] if high is not None and not (walk.nulls_last and high == (None,)) else []
     return _texts(walk, _where(walk, bounds), "", f"OFFSET {int(rows) - 1} LIMIT 1")
 
 

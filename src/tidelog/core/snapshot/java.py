@@ -263,7 +263,10 @@ class _Writer:
             self._shared[kind, value] = self._begin(OBJECT, cls)
         else:
             self._begin(OBJECT, cls)
-        self.number(FORMS[cls.fields[0][0]], value)
+        try:
+            self.number(FORMS[cls.fields[0][0]], value)
+        except struct.error as exc:
+            raise CorruptState(f"A key with {value} cannot be written: that is no {kind}.", hint=HINT) from exc
 
     def _met(self, kind: str, value: Any) -> bool:
         handle = self._shared.get((kind, value))

@@ -20,7 +20,8 @@ from tidelog.contracts import Watermark
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_SNAPSHOT = re.compile(r"(\d+):(\d+):((?:\d+(?:,\d+)*)?)")
+_SNAPSHOT = re.compile(r"([0-9]+):([0-9]+):((?:[0-9]+(?:,[0-9]+)*,?)?)")
+_XID_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class Visible:
 
     @staticmethod
     def parse(text: str) -> Visible:
-        """`xmin:xmax:xip,xip` as `pg_current_snapshot()` writes it."""
+        """`xmin:xmax:xip,xip` as `pg_current_snapshot()` writes it; others end it with a comma."""
         found = _SNAPSHOT.fullmatch(text)
-        if not found:
+        running = dict.fromkeys(int(xid) for xid in found[3].split(",") if xid) if found else {}
+        if not found or max(int(found[1]), int(found[2]), *running) > _XID_MAX:
             raise ValueError(f"{text!r} is not a snapshot such as 795:799:795,797")
-        running = tuple(int(xid) for xid in found[3].split(",") if xid)
-        return Visible(int(found[1]), int(found[2]), running)
+        return Visible(int(found[1]), int(found[2]), tuple(running))
 
     def covers(self, positions: Ints, xids: Ints) -> Mask:  # noqa: ARG002
         seen: Mask = xids < self.xmax

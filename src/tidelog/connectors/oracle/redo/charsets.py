@@ -1,9 +1,14 @@
-"""Oracle's names of character sets, as Python knows them."""
+"""Oracle's names of character sets, as Python knows them.
+
+A set for which Python has no codec, or one that reads some bytes as other characters (US8PC437: β and μ; ET8MSWIN923,
+which is not cp1257), is refused: a text that is nearly right is wrong.
+"""
 
 from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 
 from tidelog.errors import ConfigError
 
@@ -27,6 +32,10 @@ _NAMES = {
     "TH8TISASCII": "tis-620",
     "CL8KOI8R": "koi8-r",
     "CL8KOI8U": "koi8-u",
+    "WE8PC850": "cp850",
+    "WE8PC858": "cp858",
+    "EE8PC852": "cp852",
+    "RU8PC866": "cp866",
 }
 _PATTERNS = ((re.compile(r"\w+?8ISO8859P(\d+)"), "iso8859-{}"), (re.compile(r"\w+?8MSWIN(\d+)"), "cp{}"))
 
@@ -37,8 +46,9 @@ def codec(charset: str) -> str:
         return _NAMES[charset]
     for pattern, name in _PATTERNS:
         found = pattern.fullmatch(charset)
-        if found is not None:
-            return codecs.lookup(name.format(found[1])).name
+        with suppress(LookupError):
+            if found is not None:
+                return codecs.lookup(name.format(found[1])).name
     raise ConfigError(
         f"The database's character set {charset} is not known here.", hint="Leave its XML columns out of the capture."
     )

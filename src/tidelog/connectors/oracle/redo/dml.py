@@ -24,7 +24,8 @@ _IGNORED = re.compile(r"ORA_ARCHIVE_STATE|ROWID|SYS_\w+\$", re.A)
 """Of Oracle's own, such as SYS_NC00012$: no columns that a user has made."""
 HEAD = re.compile(r'(insert into|update|delete from)\s+"([^"]*)"\s*\.\s*"([^"]*)"\s*', re.A)
 _NAME = re.compile(r'\s*"([^"]*)"\s*([,)])', re.A)
-_VALUES = re.compile(r"\s*values\s*\(", re.A)
+_VALUES = re.compile(r"\s*values\s*\(\s*", re.A)
+_BLANKS = re.compile(r"\s*", re.A)
 _SET = re.compile(r"(?:\w+\s+)?set\s+", re.A)
 _WHERE = re.compile(r"\s*(?:\w+\s+)?where\s+", re.A)
 _END = re.compile(r"\s*\w*\s*;?\s*\Z", re.A)
@@ -74,7 +75,8 @@ class Ending:
         return Ending(tokens, re.compile(rf"'(?={relaxed})", re.A) if relaxed else None)
 
 
-IN_VALUES = Ending.at(r"\s*[,)]", r"[,)]")
+IN_VALUES = Ending.at(r"\s*[,)]", r",(?:\S|\s*(?:'|NULL\s*[,)]))|\)\s*;?\s*\Z")
+"""Relaxed, a comma ends a literal where a value can follow it, and the bracket only at the end of the statement."""
 IN_SET = Ending.at(r"\s*,|\s+where\s|\s*;?\s*\Z", r'\s*,\s*(?:\w+\.)?"|\s+where\s|\s*;?\s*\Z')
 IN_WHERE = Ending.at(r"\s+and\s|\s*;?\s*\Z")
 
@@ -158,10 +160,15 @@ def _inserted(sql: str, at: int, relaxed: bool) -> dict[str, Span | None]:
     while more:
         value, end = value_at(sql, at, IN_VALUES, relaxed)
         found.append(value)
-        at, more = end.end(), end[0].endswith(",")
+        at, more = _past_blanks(sql, end.end()), end[0].endswith(",")
     if len(found) != len(names):
         raise wrong("it has not as many values as columns")
     return dict(zip(names, found, strict=True))
+
+
+def _past_blanks(sql: str, at: int) -> int:
+    blanks = _BLANKS.match(sql, at)
+    return blanks.end() if blanks is not None else at
 
 
 def _names(sql: str, at: int) -> tuple[list[str], int]:
