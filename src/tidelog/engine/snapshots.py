@@ -20,7 +20,7 @@ from tidelog.core.snapshot import document, java_keys, plan, requests
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.plan import Bounds, Manifest, Now
 from tidelog.core.snapshot.requests import Wanted
-from tidelog.core.snapshot.state import INCREMENTAL, INITIAL, Entry, Snapshot
+from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, Entry, Snapshot
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
@@ -46,6 +46,8 @@ class Snapshots:
         self.notices = Notices(self.settings, home, name)
         self._begun = False
         self._told = ""
+        self._missed: list[tuple[int, Signal]] = []
+        """Signals of the log that could not be followed while the database was away."""
 
     def first(self) -> Snapshot:
         """The state of a first start: every captured table is asked for, unless no rows are wanted."""
@@ -123,19 +125,13 @@ class Snapshots:
         """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
         does not answer, the snapshots wait and the stream goes on."""
         snapshot = start.settled()
+        self._missed += heard
         try:
-            if not self._begun:
-                snapshot = self._resumed(snapshot)
-                self._begun = True
-            waiting = self._channels.waiting()
-            if any(requests.handled(start, signal.id) for signal in waiting):  # the same id once more
-                self._channels.settle(start.handled)
-            for at, signal in (*heard, *((now.reached, s) for s in waiting)):
-                snapshot = self._follow(snapshot, at, signal)
+            snapshot = self._followed(snapshot, now)
             return plan.advance(snapshot, _World(self._connector, self._stage, logged), now, self._bounds)
         except TransientError as exc:
             _LOG.warning("The snapshots wait: %s", exc)
-            return start.settled()
+            return snapshot
         except ConfigError:
             self._stage.keep({e.name(c) for e in start.entries for c in e.chunks if c.staged})  # to be tried again
             raise
@@ -154,11 +150,35 @@ class Snapshots:
 
     # -- signals -------------------------------------------------------------------------------------------------
 
+    def _followed(self, snapshot: Snapshot, now: Now) -> Snapshot:
+        """After everything that was asked since the last batch."""
+        if not self._begun:
+            snapshot = self._resumed(snapshot)
+            self._begun = True
+        waiting = self._waiting(snapshot)
+        for at, signal in self._missed:
+            snapshot = self._follow(snapshot, at, signal)
+        for signal in waiting:
+            snapshot = self._once(snapshot, now.reached, signal)
+        self._missed = []
+        return snapshot
+
+    def _waiting(self, start: Snapshot) -> list[Signal]:
+        """Of the channels outside the log: as many as one batch may follow, the rest has its turn in the next."""
+        waiting = self._channels.waiting()
+        fresh = [signal for signal in waiting if not requests.handled(start, signal.id)]
+        if len(fresh) < len(waiting):  # the same id once more
+            self._channels.settle(start.handled)
+        return fresh[:AT_ONCE]
+
     def _follow(self, snapshot: Snapshot, at: int, signal: Signal) -> Snapshot:
         if isinstance(signal, WindowOpen):
             return snapshot
         if isinstance(signal, WindowClose):
             return _closed(snapshot, signal.id, at)
+        return self._once(snapshot, at, signal)
+
+    def _once(self, snapshot: Snapshot, at: int, signal: Signal) -> Snapshot:
         if requests.handled(snapshot, signal.id):
             return snapshot
         return self._obey(requests.handle(snapshot, signal.id), at, signal)

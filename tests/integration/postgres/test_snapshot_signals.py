@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.postgres.snapshot_rig import Rig
+from tests.integration.postgres.snapshot_rig import Crash, Rig, nothing
 from tests.integration.postgres.snapshot_writers import SIGNALS, finished
 from tests.servers import Database
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine.signals import send
+from tidelog.errors import TransientError
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 
@@ -138,6 +139,45 @@ def test_a_repeated_id_does_nothing(rig: Rig) -> None:
     rig.run()
     assert read_ids(rig, "a") == list(range(1, 61))
     assert len(rig.told("STARTED")) == 1
+
+
+@pytest.mark.parametrize("channel", ["table", "file", "in-process"])
+def test_more_signals_than_are_remembered(rig: Rig, channel: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is followed once, in its order, also over a crash, and then it is gone."""
+
+    def die() -> None:
+        rig.hooks.committed = nothing
+        raise Crash
+
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        for number in range(250):
+            ask(rig, "log", f"n{number}", channel, message=f"number {number}.")
+        rig.hooks.committed = die
+        with pytest.raises(Crash):
+            settle(rig, "n249")
+        rig.crash()
+        settle(rig, "n249")
+        rig.run()
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("number")]
+    assert told == [f"number {number}." for number in range(250)]
+    assert not list((rig.folder / "signals").glob("*.json"))
+    assert not list(Path(rig.source["signal.file"]).parent.glob("*.taken"))
+
+
+def test_a_database_that_is_away_loses_no_signal(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log goes on meanwhile: what it has asked is remembered."""
+    connector = rig._reader().reading.connector
+
+    def away() -> Any:
+        monkeypatch.undo()
+        raise TransientError("away")
+
+    ask(rig, EXECUTE, "one", "table", data_collections=["public.a"])
+    rig.catch_up()
+    monkeypatch.setattr(connector, "tables", away)
+    settle(rig, "one")
+    rig.run()
+    rig.check("a")
 
 
 def test_stop(rig: Rig) -> None:

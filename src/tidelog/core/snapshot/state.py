@@ -19,6 +19,9 @@ from tidelog.contracts import Key
 
 INITIAL, INCREMENTAL, BLOCKING = "initial", "incremental", "blocking"
 HANDLED_MAX = 100
+AT_ONCE = HANDLED_MAX // 2
+"""Signals from outside the log that one batch follows: they leave their channel by their ids, when it is committed, so
+these must still be remembered then. The log's own come once anyway, by their place."""
 
 
 @dataclass(frozen=True)
