@@ -263,6 +263,11 @@ def matching(collections: Iterable[str], names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for pattern in collections for name in names if _means(pattern, name)))
 
 
+def unmatched(collections: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The patterns that match none of the names."""
+    return [pattern for pattern in collections if not matching([pattern], names)]
+
+
 def condition_for(execute: Execute, table: str) -> str:
     """Empty for all rows."""
     return next((sql for pattern, sql in execute.conditions if _means(pattern, table)), "")

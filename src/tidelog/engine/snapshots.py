@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from tidelog.core.snapshot import document, java_keys, plan, requests
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.plan import Bounds, Manifest, Now
 from tidelog.core.snapshot.requests import Wanted
-from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, Entry, Snapshot
+from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, News, Snapshot
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
@@ -30,6 +30,8 @@ from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
 
 _LOG = logging.getLogger("tidelog.snapshots")
+LOST = "rows of the initial snapshot were not read"
+NO_TABLE = "no captured table matches"
 
 
 class Snapshots:
@@ -38,6 +40,7 @@ class Snapshots:
     def __init__(self, connector: Connector, home: Home, stage: Stage, *, name: str, parallelism: int) -> None:
         self._connector = connector
         self._stage = stage
+        self._name = name
         self.settings = connector.snapshot_settings()
         self._bounds = Bounds(
             self.settings.parallelism or max(1, parallelism - 1), self.settings.chunk_rows, self.settings.target_ms
@@ -92,7 +95,7 @@ class Snapshots:
         if digest == self._told:
             return
         self._told = digest
-        self.notices.tell(snapshot)
+        self.notices.tell(snapshot, digest)
         self._channels.settle(snapshot.handled)
         self._stage.keep({e.name(c) for e in snapshot.entries for c in e.chunks})
         self._connector.release([e.export for e in snapshot.entries])
@@ -190,7 +193,7 @@ class Snapshots:
             case Stop():
                 names = [e.table for e in snapshot.entries]
                 chosen = None if signal.collections is None else set(signals.matching(signal.collections, names))
-                return requests.stop(snapshot, chosen)
+                return self._stop(snapshot, chosen)
             case Pause():
                 return requests.pause(snapshot)
             case Resume():
@@ -199,15 +202,34 @@ class Snapshots:
                 _LOG.warning("%s", signals.told(signal.message, str(at)))
             case Malformed():
                 _LOG.warning("The signal %r was skipped: %s", signal.id, signal.reason)
+                told = News("MALFORMED", signal.id, SIGNAL, reason=signal.reason)
+                return replace(snapshot, news=(*snapshot.news, told))
         return snapshot
 
+    def _stop(self, snapshot: Snapshot, chosen: Collection[str] | None) -> Snapshot:
+        """Who stops what nobody asked for should know that it does not come by itself any more."""
+        entries = [e for e in snapshot.entries if e.kind == INITIAL and (chosen is None or e.table in chosen)]
+        if names := " ".join(e.table for e in entries):
+            _LOG.warning("%s: %s. `tidelog snapshot %s %s` reads them.", names, LOST, self._name, names)
+        return requests.stop(snapshot, chosen, LOST)
+
     def _ask(self, snapshot: Snapshot, signal: Execute) -> Snapshot:
+        """What cannot be read is told, and the rest is read; but never more rows than were asked for."""
         captured = [t.qualified for t in self._connector.tables()]
         tables = signals.tables_of(signal, captured)
+        missing = signals.unmatched(signal.collections, captured)
+        idle = set(signals.unmatched([pattern for pattern, _ in signal.conditions], tables)) - set(missing)
+        if missing:
+            _LOG.warning("The signal %r: %s: %s", signal.id, NO_TABLE, ", ".join(missing))
         if not tables:
-            _LOG.warning("The signal %r names no captured table: %s", signal.id, ", ".join(signal.collections))
+            return requests.skip(snapshot, signal.id, signal.collections, signal.kind, NO_TABLE)
+        if idle:
+            why = f"the condition for {', '.join(sorted(idle))} concerns none of the tables that were asked for"
+            _LOG.warning("The signal %r was skipped: %s", signal.id, why)
+            return requests.skip(snapshot, signal.id, signal.collections, signal.kind, why)
         wanted = [Wanted(t, signals.condition_for(signal, t)) for t in tables]
-        return requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+        snapshot = requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+        return requests.miss(snapshot, signal.id, missing, signal.kind, NO_TABLE)
 
 
 def restored(offset: Offset) -> Snapshot:
@@ -265,7 +287,8 @@ class _World:
         return self._connector.boundaries(scan, low, maximum, rows, count)
 
     def estimate(self, scan: Scan) -> int:
-        return self._connector.estimate(scan)
+        """The statistics are about whole tables: nobody knows for how many rows a condition is true."""
+        return 0 if scan.condition else max(0, self._connector.estimate(scan))
 
     def settled(self, xid: int) -> bool:
         return self._connector.settled(xid)

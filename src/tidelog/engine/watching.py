@@ -15,6 +15,7 @@ from tidelog.engine.home import Home
 
 _ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
 _GOOD = ("SUCCEEDED", "EMPTY")
+_REMARKS_MAX = 20
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Walk:
     rows: int
     """Delivered so far."""
     estimate: int
-    """Of all rows, from the database's statistics; 0 before its turn comes."""
+    """Of all rows, from the database's statistics; 0 before its turn comes, and where nobody knows."""
     rows_per_second: int
     seconds_left: int | None
     planned: int = 0
@@ -40,7 +41,7 @@ class Walk:
 
     @property
     def begun(self) -> bool:
-        return self.estimate > 0 or self.rows > 0
+        return self.estimate > 0 or self.rows > 0 or self.planned + self.staged + self.emitted > 0
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,23 @@ class Told:
         self._open: dict[str, Ended] = {}
         self._began: dict[str, int] = {}
         self._over: set[str] = set()
+        self._remarks: list[str] = []
         self.new()
+        self._remarks = []
 
     def new(self) -> list[Ended]:
         """The snapshots that ended since the last call."""
         return [ended for told in self._told() if (ended := self._take(told)) is not None]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What somebody should know of what came since the beginning, the newest of it: that something which was asked
+        for is not done."""
+        return tuple(self._remarks)
+
+    def missed(self, id: str) -> list[str]:
+        """What a snapshot that runs was asked for, and does not read."""
+        return list(self._open.get(id, Ended(id, "")).failures)
 
     def started(self, id: str) -> bool:
         return id in self._began
@@ -104,7 +117,8 @@ class Told:
     def _told(self) -> list[dict[str, Any]]:
         try:
             with self._path.open("rb") as file:
-                number = os.fstat(file.fileno()).st_ino  # a file that grew too long gives way to a new one
+                number = os.fstat(file.fileno()).st_ino
+                rest = b"" if number == self._file else self._rest()
                 file.seek(self._read if number == self._file else 0)
                 text = file.read()
                 whole = text[: text.rfind(b"\n") + 1]
@@ -112,10 +126,20 @@ class Told:
                 self._file = number
         except FileNotFoundError:
             return []
-        return [told for line in whole.splitlines() if (told := _parsed(line)) is not None]
+        return [told for line in (rest + b"\n" + whole).splitlines() if (told := _parsed(line)) is not None]
+
+    def _rest(self) -> bytes:
+        """The end of a file that grew too long and gave way to a new one."""
+        try:
+            with self._path.with_suffix(".old.jsonl").open("rb") as file:
+                file.seek(self._read)
+                return file.read() if os.fstat(file.fileno()).st_ino == self._file else b""
+        except FileNotFoundError:
+            return b""
 
     def _take(self, told: dict[str, Any]) -> Ended | None:
         id, data = told["id"], told["additional_data"]
+        self._remarks = [*self._remarks, *_remarks(told["type"], id, data)][-_REMARKS_MAX:]
         so_far = self._open.get(id, Ended(id, ""))
         match told["type"]:
             case "STARTED":
@@ -126,6 +150,8 @@ class Told:
                 self._over.add(id)
                 self._open.pop(id, None)
                 began = self._began.get(id)
+                if how == "SKIPPED":
+                    so_far = replace(so_far, failures={data.get("data_collections", ""): data.get("reason", "")})
                 return replace(so_far, how=how, ms=None if began is None else told["timestamp"] - began)
         return None
 
@@ -140,9 +166,22 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _with_table(so_far: Ended, data: Mapping[str, str]) -> Ended:
     table, status = data["scanned_collection"], data.get("status", "")
-    reason = data.get("reason") or status
+    reason, rows = data.get("reason") or status, int(data.get("total_rows_scanned", 0))
     return replace(
         so_far,
-        tables={**so_far.tables, table: int(data.get("total_rows_scanned", 0))},
+        tables=so_far.tables if status == "SKIPPED" else {**so_far.tables, table: rows},
         failures=so_far.failures if status in _GOOD else {**so_far.failures, table: reason},
     )
+
+
+def _remarks(type: str, id: str, data: Mapping[str, str]) -> list[str]:
+    """Of one notification: what nobody asked to hear, and should."""
+    name, table, reason = data.get("connector_name", ""), data.get("scanned_collection", ""), data.get("reason", "")
+    match type, data.get("status", ""):
+        case "MALFORMED", _:
+            return [f"The signal {id!r} was skipped: {reason}"]
+        case "TABLE_SCAN_COMPLETED", "SKIPPED":
+            return [f"The signal {id!r}: {reason}: {table}"]
+        case "TABLE_SCAN_COMPLETED", "STOPPED" if reason:
+            return [f"{table}: {reason}; `tidelog snapshot {name} {table}` reads them"]
+    return []
