@@ -16,7 +16,7 @@ from tidelog.cli.display import Line, ended_text, walk_lines
 from tidelog.cli.signals import terminable
 from tidelog.engine import requests
 from tidelog.engine.home import Home
-from tidelog.engine.watching import Ended, Told, Walks, walks
+from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
 from tidelog.errors import ConfigError
 
 EXAMPLE = """\
@@ -64,9 +64,25 @@ def _begun(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:
     ended = _of(told, id)
     if ended is not None:
         return _over(home, ended, asked)
-    running = [walk.table for walk in walks(home).tables if walk.id == id]
-    print(f"{home.path.name}: the run reads {', '.join(running)}" if running else f"{home.path.name}: it is followed")
+    now = walks(home)
+    for text in (*map(_unmatched, told.missed(id)), _state([w for w in now.tables if w.id == id], paused=now.paused)):
+        print(f"{home.path.name}: {text}")
     return 0
+
+
+def _unmatched(table: str) -> str:
+    return f"no captured table matches {table}"
+
+
+def _state(mine: Sequence[Walk], *, paused: bool) -> str:
+    begun, waiting = ([walk.table for walk in mine if walk.begun is so] for so in (True, False))
+    if not mine:
+        return "it is followed"
+    if paused:
+        return f"{', '.join([*begun, *waiting])} can be read when the snapshots go on: they are paused; tidelog resume"
+    reads = [f"the run reads {', '.join(begun)}"] if begun else []
+    waits = [f"{', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} to be read"] if waiting else []
+    return "; ".join([*reads, *waits])
 
 
 def _follow(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:
