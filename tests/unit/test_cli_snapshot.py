@@ -195,7 +195,7 @@ def test_who_asks_hears_what_is_read(home: Home, capsys: pytest.CaptureFixture[s
     with running(home, half):
         assert main(["snapshot", "shop", "public.orders", "public.items", "public.tags"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "shop: no captured table matches public.nope",
+        "shop: public.nope is not read: no captured table matches",
         "shop: the run reads public.orders; public.items, public.tags wait to be read",
     ]
 
@@ -322,6 +322,7 @@ def test_what_somebody_should_know(home: Home) -> None:
         News("MALFORMED", "m", SIGNAL, reason="it has no message"),
         News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "s.t", status="SKIPPED", reason="no captured table matches"),
         News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.u", status="STOPPED", reason="rows were not read"),
+        News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.w", status="STOPPED", reason="rows were not read"),
         News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "s.v", status="STOPPED"),
     ]
     tell(home, Snapshot(news=tuple(news)))
@@ -329,7 +330,7 @@ def test_what_somebody_should_know(home: Home) -> None:
     assert list(told.remarks) == [
         "The signal 'm' was skipped: it has no message",
         "The signal 'a': no captured table matches: s.t",
-        "s.u: rows were not read; `tidelog snapshot shop s.u` reads them",
+        "s.u s.w: rows were not read; `tidelog snapshot shop s.u s.w` reads them",
     ]
     tell(home, Snapshot(news=tuple(News("MALFORMED", str(n), SIGNAL, reason="no") for n in range(50))))
     told.new()
@@ -479,6 +480,7 @@ def test_each_snapshot_that_ended_is_told_once() -> None:
         (Ended("i", "ABORTED", {"s.t": 5, "s.u": 1}, ms=90), "snapshot of 2 tables stopped after 6 rows in 90 ms"),
         (Ended("i", "SKIPPED"), "snapshot i was not taken"),
         (Ended("i", "SKIPPED", {}, {"s.t": "no such"}), "snapshot i was not taken: no such: s.t"),
+        (Ended("i", "SKIPPED", {}, {"": "nothing there"}), "snapshot i was not taken: nothing there"),
         (
             Ended("i", "COMPLETED", {"s.t": 5}, {"s.t": "no right."}),
             "snapshot of s.t: 5 rows; s.t was not read to its end: no right",

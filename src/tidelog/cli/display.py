@@ -135,9 +135,8 @@ def ended_text(ended: Ended) -> str:
     what = tables_text(len(ended.tables)) if len(ended.tables) != 1 else next(iter(ended.tables))
     took = f" in {duration(ended.ms)}" if ended.ms is not None else ""
     if ended.how == "SKIPPED":
-        return f"snapshot {ended.id} was not taken" + "".join(
-            f": {why}: {t}" for t, why in ended.failures.items() if why
-        )
+        why = [part for table, reason in ended.failures.items() for part in (reason, table) if part]
+        return ": ".join([f"snapshot {ended.id} was not taken", *why])
     if ended.how == "ABORTED":
         return f"snapshot of {what} stopped after {ended.rows:,} rows{took}"
     wrong = [_failure(table, why, ended.tables.get(table, 0)) for table, why in ended.failures.items()]

@@ -65,13 +65,10 @@ def _begun(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:
     if ended is not None:
         return _over(home, ended, asked)
     now = walks(home)
-    for text in (*map(_unmatched, told.missed(id)), _state([w for w in now.tables if w.id == id], paused=now.paused)):
-        print(f"{home.path.name}: {text}")
+    for table, why in told.missed(id).items():
+        print(f"{home.path.name}: {table} is not read: {why}")
+    print(f"{home.path.name}: {_state([walk for walk in now.tables if walk.id == id], paused=now.paused)}")
     return 0
-
-
-def _unmatched(table: str) -> str:
-    return f"no captured table matches {table}"
 
 
 def _state(mine: Sequence[Walk], *, paused: bool) -> str:

@@ -265,7 +265,7 @@ def matching(collections: Iterable[str], names: Iterable[str]) -> list[str]:
 
 def unmatched(collections: Iterable[str], names: Sequence[str]) -> list[str]:
     """The patterns that match none of the names."""
-    return [pattern for pattern in collections if not matching([pattern], names)]
+    return [pattern for pattern in dict.fromkeys(collections) if not matching([pattern], names)]
 
 
 def condition_for(execute: Execute, table: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,7 +99,9 @@ class Told:
 
     def new(self) -> list[Ended]:
         """The snapshots that ended since the last call."""
-        return [ended for told in self._told() if (ended := self._take(told)) is not None]
+        found = self._told()
+        self._remarks = [*self._remarks, *_remarks(found)][-_REMARKS_MAX:]
+        return [ended for told in found if (ended := self._take(told)) is not None]
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -107,9 +109,9 @@ class Told:
         for is not done."""
         return tuple(self._remarks)
 
-    def missed(self, id: str) -> list[str]:
-        """What a snapshot that runs was asked for, and does not read."""
-        return list(self._open.get(id, Ended(id, "")).failures)
+    def missed(self, id: str) -> Mapping[str, str]:
+        """What a snapshot that runs was asked for and does not read, and why."""
+        return self._open.get(id, Ended(id, "")).failures
 
     def started(self, id: str) -> bool:
         return id in self._began
@@ -139,7 +141,6 @@ class Told:
 
     def _take(self, told: dict[str, Any]) -> Ended | None:
         id, data = told["id"], told["additional_data"]
-        self._remarks = [*self._remarks, *_remarks(told["type"], id, data)][-_REMARKS_MAX:]
         so_far = self._open.get(id, Ended(id, ""))
         match told["type"]:
             case "STARTED":
@@ -174,14 +175,20 @@ def _with_table(so_far: Ended, data: Mapping[str, str]) -> Ended:
     )
 
 
-def _remarks(type: str, id: str, data: Mapping[str, str]) -> list[str]:
-    """Of one notification: what nobody asked to hear, and should."""
-    name, table, reason = data.get("connector_name", ""), data.get("scanned_collection", ""), data.get("reason", "")
-    match type, data.get("status", ""):
-        case "MALFORMED", _:
-            return [f"The signal {id!r} was skipped: {reason}"]
-        case "TABLE_SCAN_COMPLETED", "SKIPPED":
-            return [f"The signal {id!r}: {reason}: {table}"]
-        case "TABLE_SCAN_COMPLETED", "STOPPED" if reason:
-            return [f"{table}: {reason}; `tidelog snapshot {name} {table}` reads them"]
-    return []
+def _remarks(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What nobody asked to hear, and should."""
+    remarks, lost = [], []
+    for told in found:
+        id, data = told["id"], told["additional_data"]
+        table, reason = data.get("scanned_collection", ""), data.get("reason", "")
+        match told["type"], data.get("status", ""):
+            case "MALFORMED", _:
+                remarks.append(f"The signal {id!r} was skipped: {reason}")
+            case "TABLE_SCAN_COMPLETED", "SKIPPED":
+                remarks.append(f"The signal {id!r}: {reason}: {table}")
+            case "TABLE_SCAN_COMPLETED", "STOPPED" if reason:
+                lost.append((data["connector_name"], table, reason))
+    if lost:
+        name, tables = lost[0][0], " ".join(table for _, table, _ in lost)
+        remarks.append(f"{tables}: {lost[0][2]}; `tidelog snapshot {name} {tables}` reads them")
+    return remarks
