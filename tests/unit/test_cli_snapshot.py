@@ -203,7 +203,10 @@ def test_who_asks_hears_what_is_read(home: Home, capsys: pytest.CaptureFixture[s
 def test_a_snapshot_asked_for_while_they_are_paused(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     with running(home, asked, Snapshot((entry(),), paused=True)):
         assert main(["snapshot", "shop", "public.items"]) == 0
-    assert "public.items can be read when the snapshots go on: they are paused; " in capsys.readouterr().out
+    assert (
+        "shop: public.items waits to be read; the snapshots are paused; tidelog resume goes on\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_waiting_for_a_table_that_is_not_captured(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

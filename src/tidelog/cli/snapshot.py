@@ -72,14 +72,12 @@ def _begun(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:
 
 
 def _state(mine: Sequence[Walk], *, paused: bool) -> str:
-    begun, waiting = ([walk.table for walk in mine if walk.begun is so] for so in (True, False))
-    if not mine:
-        return "it is followed"
-    if paused:
-        return f"{', '.join([*begun, *waiting])} can be read when the snapshots go on: they are paused; tidelog resume"
-    reads = [f"the run reads {', '.join(begun)}"] if begun else []
-    waits = [f"{', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} to be read"] if waiting else []
-    return "; ".join([*reads, *waits])
+    reads = [walk.table for walk in mine if walk.begun and not paused]
+    waits = [walk.table for walk in mine if walk.table not in reads]
+    told = [f"the run reads {', '.join(reads)}"] if reads else []
+    told += [f"{', '.join(waits)} {'waits' if len(waits) == 1 else 'wait'} to be read"] if waits else []
+    told += ["the snapshots are paused; tidelog resume goes on"] if paused else []
+    return "; ".join(told) or "it is followed"
 
 
 def _follow(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:

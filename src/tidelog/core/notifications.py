@@ -89,7 +89,7 @@ def progress(news: News, rate: float) -> dict[str, str]:
         told["rows_per_second"] = f"{rate:.0f}"
     if done:
         told["seconds_left"] = "0"
-    elif rate > 0 and news.estimate > news.rows:
+    elif rate > 0 and news.estimate >= news.rows > 0:
         told["seconds_left"] = str(math.ceil((news.estimate - news.rows) / rate))
     return told
 
