@@ -123,6 +123,24 @@ def _lasting(one: dict[str, Any]) -> dict[str, Any]:
     return {**one, "additional_data": data, "timestamp": 0}
 
 
+def test_what_is_not_read_is_told(
+    spark: SparkSession, database: Database, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where somebody waits, and on the screen of the run."""
+    furnish(database, SIGNAL_TABLE)
+    with build(source={**INITIAL, "signal.data.collection": CHANNELS["signal.data.collection"]}).start(spark) as run:
+        until(lambda: "initial" in ended(run), run)
+        assert main(["snapshot", "shop", "public.customers", "public.nope", "--wait"]) == 1
+        assert "300 rows in " in (said := capsys.readouterr().out)
+        assert "; public.nope was not read: no captured table matches" in said
+        database.execute("INSERT INTO tidelog_signal VALUES ('bad', 'stop-snapshot', '{\"tables\": []}')")
+        until(lambda: len(run.progress().warnings) == 2, run)
+        assert [text.split(";")[0] for text in run.progress().warnings] == [
+            f"The signal {next(id for id in ended(run) if id != 'initial')!r}: no captured table matches: public.nope",
+            "The signal 'bad' was skipped: stop-snapshot: there is no 'tables'",
+        ]
+
+
 def test_paused_snapshots_rest_until_they_are_resumed(
     spark: SparkSession, database: Database, build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,7 @@ from tidelog import __version__, connectors
 from tidelog.cli import display, verify
 from tidelog.cli.main import COMMANDS, main
 from tidelog.contracts import Finding, Lag, Status
-from tidelog.core.compare import compare
+from tidelog.core.compare import Difference, compare
 from tidelog.engine.home import Home
 from tidelog.engine.verify import TableReport
 from tidelog.errors import TransientError
@@ -312,6 +314,33 @@ def test_verify_names_the_differences_and_hides_values(
     assert "different: id=2: v is 'b', target has 'private'" in capsys.readouterr().out
     assert main(["verify", file, "--examples", "1"]) == 1
     assert "… and 2 more" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2020, 1, 2, 3, 4, tzinfo=UTC), "2020-01-02 03:04:00+00:00"),
+        (datetime(2020, 1, 2, 3, 4, 5, 600), "2020-01-02 03:04:05.000600"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (Decimal("1.50"), "1.50"),
+        (b"\x00\xff", "\\x00ff"),
+        ("it's", '"it\'s"'),
+        (None, "NULL"),
+        (7, "7"),
+    ],
+)
+def test_values_are_written_as_people_do(value: object, text: str) -> None:
+    assert verify._described(Difference("missing", (("id", value),)), False) == f"missing: id={text}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_begins_with_what_it_does(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    said = capsys.readouterr().out.split("\n\n")[1]
+    assert said[0].isupper()
+    assert "`tidelog" not in said.splitlines()[0]
+    assert said.splitlines()[0][-1] in ".?"
 
 
 def test_verify_of_an_absent_table(

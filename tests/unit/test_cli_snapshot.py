@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,14 +23,12 @@ from tidelog.core.snapshot import requests
 from tidelog.core.snapshot.plan import end
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.settings import SnapshotSettings
-from tidelog.core.snapshot.state import INCREMENTAL, Entry, News, Snapshot
+from tidelog.core.snapshot.state import INCREMENTAL, INITIAL, SIGNAL, Chunk, Entry, News, Snapshot
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
 from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
-from tidelog.model.control import Committed
 from tidelog.model.offset import Offset
-from tidelog.stores import open_store
 
 Follow = Callable[[Snapshot, Signal], Snapshot]
 
@@ -52,6 +51,15 @@ def file(tmp_path: Path) -> str:
 
 def left(home: Home) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(home.signals.glob("*.json"))]
+
+
+def commit(home: Home, offset: Offset) -> None:
+    """A checkpoint of one batch, as Spark writes it."""
+    for folder in ("commits", "offsets"):
+        (home.checkpoint / folder).mkdir(parents=True)
+    (home.checkpoint / "metadata").write_text('{"id": "q"}')
+    (home.checkpoint / "offsets/0").write_text(f"v1\n{{}}\n{json.dumps(offset.to_json())}")
+    (home.checkpoint / "commits/0").write_text("v1\n{}")
 
 
 def tell(home: Home, snapshot: Snapshot) -> None:
@@ -152,8 +160,7 @@ def test_an_unknown_name(command: str, home: Home, capsys: pytest.CaptureFixture
 
 def test_an_id_is_used_once(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "shop", "public.orders", "--id", "waits"]) == 0
-    offset = Offset(1, snapshot={"handled": ["followed"]})
-    open_store(None).mirror("shop", {"server": "shop"}, Committed("q", 1, offset.to_json(), 1))
+    commit(home, Offset(1, snapshot={"handled": ["followed"]}))
     for used in ("waits", "followed"):
         assert main(["snapshot", "shop", "public.orders", "--id", used]) == 2
         assert f"The id {used!r} was used before" in capsys.readouterr().err
@@ -171,8 +178,52 @@ def test_what_cannot_be_understood_is_refused(home: Home, tmp_path: Path, capsys
 def test_a_run_that_is_alive_follows(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     with running(home, asked):
         assert main(["snapshot", "shop", "public.orders", "--id", "a"]) == 0
-    assert capsys.readouterr().out.endswith("shop: the run reads public.orders\n")
+    assert capsys.readouterr().out.endswith("shop: public.orders waits to be read\n")
     assert not left(home)
+
+
+def test_who_asks_hears_what_is_read(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """What has begun, what waits its turn, and what nobody knows."""
+
+    def half(snapshot: Snapshot, signal: Signal) -> Snapshot:
+        found = requests.miss(
+            asked(snapshot, signal), signal.id, ["public.nope"], INCREMENTAL, "no captured table matches"
+        )
+        first, *others = found.entries
+        return replace(found, entries=(replace(first, chunks=(Chunk(0, None, ("9",), 0),), next=1), *others))
+
+    with running(home, half):
+        assert main(["snapshot", "shop", "public.orders", "public.items", "public.tags"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "shop: public.nope is not read: no captured table matches",
+        "shop: the run reads public.orders; public.items, public.tags wait to be read",
+    ]
+
+
+def test_a_snapshot_asked_for_while_they_are_paused(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(home, asked, Snapshot((entry(),), paused=True)):
+        assert main(["snapshot", "shop", "public.items"]) == 0
+    assert (
+        "shop: public.items waits to be read; the snapshots are paused; tidelog resume goes on\n"
+        in capsys.readouterr().out
+    )
+
+
+def test_waiting_for_a_table_that_is_not_captured(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are read, and yet not all was done."""
+
+    def executed_partly(snapshot: Snapshot, signal: Signal) -> Snapshot:
+        found = requests.miss(
+            asked(snapshot, signal), signal.id, ["public.nope"], INCREMENTAL, "no captured table matches"
+        )
+        return end(found, found.entries[0], "SUCCEEDED")
+
+    with running(home, executed_partly):
+        assert main(["snapshot", "shop", "public.orders", "--wait"]) == 1
+    assert (
+        "shop: snapshot of public.orders: public.nope was not read: no captured table matches"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_table_that_is_not_captured(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,6 +288,16 @@ def test_pause_resume_and_stop(home: Home, capsys: pytest.CaptureFixture[str]) -
     ]
 
 
+def test_stopping_what_nobody_asked_for(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows of the initial snapshot do not come by themselves any more."""
+    tell(home, Snapshot((replace(entry(), kind=INITIAL), entry("public.items"))))
+    assert main(["stop", "shop", "public.items"]) == 0
+    assert "initial" not in capsys.readouterr().out
+    assert main(["stop", "shop"]) == 0
+    warning = "rows of the initial snapshot are not read; `tidelog snapshot shop public.orders` reads them\n"
+    assert capsys.readouterr().out.endswith(warning)
+
+
 def test_pause_without_a_run(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "shop"]) == 0
     assert capsys.readouterr().out == "shop: asked; no run is alive, so the next one follows\n"
@@ -255,12 +316,46 @@ def test_walks_are_what_was_told(home: Home) -> None:
     assert walks(home) == Walks()
 
 
+def test_what_somebody_should_know(home: Home) -> None:
+    """Of what came since one looks: bounded, and none of it an end."""
+    first = News("MALFORMED", "old", SIGNAL, reason="it has no id")
+    tell(home, Snapshot(news=(first,)))
+    told = Told(home)
+    news = [
+        News("MALFORMED", "m", SIGNAL, reason="it has no message"),
+        News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "s.t", status="SKIPPED", reason="no captured table matches"),
+        News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.u", status="STOPPED", reason="rows were not read"),
+        News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.w", status="STOPPED", reason="rows were not read"),
+        News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "s.v", status="STOPPED"),
+    ]
+    tell(home, Snapshot(news=tuple(news)))
+    assert told.new() == []
+    assert list(told.remarks) == [
+        "The signal 'm' was skipped: it has no message",
+        "The signal 'a': no captured table matches: s.t",
+        "s.u s.w: rows were not read; `tidelog snapshot shop s.u s.w` reads them",
+    ]
+    tell(home, Snapshot(news=tuple(News("MALFORMED", str(n), SIGNAL, reason="no") for n in range(50))))
+    told.new()
+    assert len(told.remarks) == 20
+
+
+def test_the_end_of_a_file_that_gave_way_is_read(home: Home) -> None:
+    told = Told(home)
+    tell(home, Snapshot(news=(News("STARTED", "a", INCREMENTAL, "t"),)))
+    assert told.new() == []
+    tell(home, Snapshot(news=(News("COMPLETED", "a", INCREMENTAL, "t"),)))
+    home.notifications.replace(home.notifications.with_suffix(".old.jsonl"))
+    tell(home, Snapshot(news=(News("COMPLETED", "b", INCREMENTAL, "t"),)))
+    assert [ended.id for ended in told.new()] == ["a", "b"]
+
+
 def test_each_end_is_new_once(home: Home) -> None:
     told = Told(home)
     news = [
         News("STARTED", "a", INCREMENTAL, "t", ("t", "u")),
         News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "t", status="SUCCEEDED", rows=7),
-        News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "u", status="SQL_EXCEPTION: no right"),
+        News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "u", status="SQL_EXCEPTION", reason="no right"),
         News("COMPLETED", "a", INCREMENTAL, "u"),
     ]
     tell(home, Snapshot(news=tuple(news[:2])))
@@ -329,6 +424,8 @@ def test_a_bar_for_each_table() -> None:
     assert display.walk_lines(Walks(tables[:1], paused=True))[0].endswith("500 of ~2,000 rows · paused")
     assert len(display.walk_lines(Walks(tuple(walk(f"s.t{n}", 1, 2) for n in range(300))))) == display.BARS_MAX + 1
     assert display.walk_lines(Walks()) == []
+    unknown = replace(walk("a.b", 500, 0, 250), emitted=2)
+    assert display.walk_lines(Walks((unknown,))) == ["  a.b ░░░░░░░░░░    ? · 500 rows · 250/s"]
 
 
 def test_the_guide_shows_what_is_shown() -> None:
@@ -384,11 +481,14 @@ def test_each_snapshot_that_ended_is_told_once() -> None:
     [
         (Ended("i", "COMPLETED", {"s.t": 5}), "snapshot of s.t: 5 rows"),
         (Ended("i", "ABORTED", {"s.t": 5, "s.u": 1}, ms=90), "snapshot of 2 tables stopped after 6 rows in 90 ms"),
-        (Ended("i", "SKIPPED"), "snapshot i names no captured table"),
+        (Ended("i", "SKIPPED"), "snapshot i was not taken"),
+        (Ended("i", "SKIPPED", {}, {"s.t": "no such"}), "snapshot i was not taken: no such: s.t"),
+        (Ended("i", "SKIPPED", {}, {"": "nothing there"}), "snapshot i was not taken: nothing there"),
         (
-            Ended("i", "COMPLETED", {"s.t": 5}, {"s.t": "no right"}),
+            Ended("i", "COMPLETED", {"s.t": 5}, {"s.t": "no right."}),
             "snapshot of s.t: 5 rows; s.t was not read to its end: no right",
         ),
+        (Ended("i", "COMPLETED", {"s.t": 0}, {"s.t": "no right."}, 0), "snapshot of s.t: s.t was not read: no right"),
     ],
 )
 def test_an_end_in_words(ended: Ended, text: str) -> None:

@@ -66,7 +66,8 @@ def test_what_is_not_known_is_not_told() -> None:
 
 def test_more_rows_than_expected() -> None:
     found = told(News("IN_PROGRESS", "1", "initial", "public.a", rows=30, estimate=10), rate=1.0).additional_data
-    assert (found["percent"], found["seconds_left"]) == ("100.0", "0")
+    assert found["percent"] == "99.9"
+    assert "seconds_left" not in found
 
 
 def test_a_table_that_is_through() -> None:
@@ -77,8 +78,29 @@ def test_a_table_that_is_through() -> None:
     assert "reason" not in found.additional_data
 
 
+@pytest.mark.parametrize("status", ["SUCCEEDED", "EMPTY"])
+@pytest.mark.parametrize("estimate", [0, 5, 700])
+def test_a_table_that_is_through_is_whole(status: str, estimate: int) -> None:
+    """However many rows were expected."""
+    found = told(News("TABLE_SCAN_COMPLETED", "1", "incremental", "a", status=status, rows=7, estimate=estimate), 1.0)
+    assert (found.additional_data["percent"], found.additional_data["seconds_left"]) == ("100.0", "0")
+
+
+def test_a_signal_that_was_not_understood() -> None:
+    found = told(News("MALFORMED", "1", "signal", reason="it has no message"))
+    assert found.aggregate_type == "Signal"
+    assert found.additional_data == {"connector_name": "shop", "reason": "it has no message"}
+
+
+def test_what_was_skipped_is_told_with_its_reason() -> None:
+    found = told(News("SKIPPED", "1", "incremental", tables=("a", "b"), reason="no such table"))
+    assert found.additional_data == {"connector_name": "shop", "data_collections": "a,b", "reason": "no such table"}
+
+
 def test_a_reason_stands_apart_from_the_status() -> None:
-    news = News("TABLE_SCAN_COMPLETED", "1", "incremental", "public.a", status="SQL_EXCEPTION: no such table: a")
+    news = News(
+        "TABLE_SCAN_COMPLETED", "1", "incremental", "public.a", status="SQL_EXCEPTION", reason="no such table: a"
+    )
     found = told(news).additional_data
     assert (found["status"], found["reason"]) == ("SQL_EXCEPTION", "no such table: a")
 

@@ -60,6 +60,10 @@ def test_one_condition_for_all() -> None:
     assert [condition_for(found, table) for table in ("a.b", "a.c")] == ["x = 1", "x = 1"]
 
 
+def test_a_column_may_be_called_almost_like_a_word_of_sql() -> None:
+    assert execute(data_collections=["a.b"], additional_condition="selected").conditions == ((".*", "selected"),)
+
+
 def test_the_first_condition_that_matches_counts() -> None:
     conditions = [
         {"data-collection": "a.b", "filter": "first"},
@@ -91,6 +95,16 @@ def test_the_first_condition_that_matches_counts() -> None:
         ({"data-collections": ["a.b"], "additional-conditions": [{"filter": "x"}]}, "null"),
         ({"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "x"}]}, "without a filter"),
         ({"data-colections": ["a.b"]}, "did you mean 'data-collections'"),
+        ({"data-collections": ["a.b"], "filter": "id = 5"}, "there is no 'filter'; known are: type, data-collections"),
+        (
+            {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "x", "filter": "x", "y": 1}]},
+            "'y'",
+        ),
+        (
+            {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "x", "filter": "SELECT 1"}]},
+            "a filter is a condition",
+        ),
+        ({"data-collections": ["a.b"], "additional-condition": "select * from a.b"}, "a filter is a condition"),
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
         (7, "not a JSON object"),
@@ -123,6 +137,8 @@ def test_stop_some() -> None:
         {"data-collections": [""]},
         {"data_collections": ["a.b"]},
         {"data-collection": ["a.b"]},
+        {"tables": ["a.b"]},
+        {"data-collections": ["a.b"], "additional-conditions": []},
     ],
 )
 def test_a_stop_that_is_not_understood_stops_nothing(data: Any) -> None:

@@ -121,7 +121,7 @@ def walk_lines(walks: Walks) -> list[str]:
 
 def walk_text(walk: Walk, still: str = "") -> str:
     """How far a table is, and how fast it goes, or why it does not."""
-    share = f"{_share(walk):4.0%}"
+    share = f"{_share(walk):4.0%}" if walk.estimate else "   ?"
     more = f" of ~{walk.estimate:,}" if walk.estimate > walk.rows else ""
     rows = f"{walk.rows:,}{more} rows"
     if still:
@@ -135,11 +135,17 @@ def ended_text(ended: Ended) -> str:
     what = tables_text(len(ended.tables)) if len(ended.tables) != 1 else next(iter(ended.tables))
     took = f" in {duration(ended.ms)}" if ended.ms is not None else ""
     if ended.how == "SKIPPED":
-        return f"snapshot {ended.id} names no captured table"
+        why = [part for table, reason in ended.failures.items() for part in (reason, table) if part]
+        return ": ".join([f"snapshot {ended.id} was not taken", *why])
     if ended.how == "ABORTED":
         return f"snapshot of {what} stopped after {ended.rows:,} rows{took}"
-    wrong = "".join(f"; {table} was not read to its end: {why}" for table, why in ended.failures.items())
-    return f"snapshot of {what}: {ended.rows:,} rows{took}{wrong}"
+    wrong = [_failure(table, why, ended.tables.get(table, 0)) for table, why in ended.failures.items()]
+    read = [] if wrong and not ended.rows else [f"{ended.rows:,} rows{took}"]
+    return f"snapshot of {what}: {'; '.join([*read, *wrong])}"
+
+
+def _failure(table: str, why: str, rows: int) -> str:
+    return f"{table} was not read{' to its end' if rows else ''}: {why.rstrip('.')}"
 
 
 def _bar(walk: Walk) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from tidelog.cli import capture, check, connectors, offsets, pause, resume, run, server, snapshot, status, stop, verify
 from tidelog.errors import TidelogError
@@ -88,11 +89,11 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        text = (command.__doc__ or "").strip()
+        summary, more = _documented(command)
         one = commands.add_parser(
             name,
-            help=text.partition("\n")[0].partition(": ")[2].rstrip("."),
-            description=text.partition("\n\n")[2] or text,
+            help=summary,
+            description=f"{summary[:1].upper()}{summary[1:]}.\n\n{more}".strip(),
             epilog=command.EXAMPLE,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[debug],
@@ -106,6 +107,12 @@ def parser() -> argparse.ArgumentParser:
         command.configure(one)
         one.set_defaults(command=command.run)
     return top
+
+
+def _documented(command: ModuleType) -> tuple[str, str]:
+    """The summary of a command, and what else its module says."""
+    text = (command.__doc__ or "").strip()
+    return text.partition("\n")[0].partition(": ")[2].rstrip("."), text.partition("\n\n")[2]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tidelog.cli.display import Line, ended_text, walk_lines
 from tidelog.cli.signals import terminable
 from tidelog.engine import requests
 from tidelog.engine.home import Home
-from tidelog.engine.watching import Ended, Told, Walks, walks
+from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
 from tidelog.errors import ConfigError
 
 EXAMPLE = """\
@@ -64,9 +64,20 @@ def _begun(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:
     ended = _of(told, id)
     if ended is not None:
         return _over(home, ended, asked)
-    running = [walk.table for walk in walks(home).tables if walk.id == id]
-    print(f"{home.path.name}: the run reads {', '.join(running)}" if running else f"{home.path.name}: it is followed")
+    now = walks(home)
+    for table, why in told.missed(id).items():
+        print(f"{home.path.name}: {table} is not read: {why}")
+    print(f"{home.path.name}: {_state([walk for walk in now.tables if walk.id == id], paused=now.paused)}")
     return 0
+
+
+def _state(mine: Sequence[Walk], *, paused: bool) -> str:
+    reads = [walk.table for walk in mine if walk.begun and not paused]
+    waits = [walk.table for walk in mine if walk.table not in reads]
+    told = [f"the run reads {', '.join(reads)}"] if reads else []
+    told += [f"{', '.join(waits)} {'waits' if len(waits) == 1 else 'wait'} to be read"] if waits else []
+    told += ["the snapshots are paused; tidelog resume goes on"] if paused else []
+    return "; ".join(told) or "it is followed"
 
 
 def _follow(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
+import time as clock
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
@@ -72,7 +75,7 @@ def _patience(home: Home) -> Again:
     def again(looks: int) -> bool:
         if looks >= _LOOKS_WHILE_RUNNING or home.holder() is None:
             return False
-        time.sleep(_WAIT_S)
+        clock.sleep(_WAIT_S)
         return True
 
     return again
@@ -125,10 +128,24 @@ def _counts(report: TableReport) -> list[tuple[int, str]]:
 
 
 def _described(difference: Difference, values: bool) -> str:
-    key = ", ".join(f"{name}={value!r}" for name, value in difference.key)
+    key = ", ".join(f"{name}={_shown(value)}" for name, value in difference.key)
     if not difference.columns:
         return f"{difference.kind}: {key}"
     if not values:
         return f"{difference.kind}: {key}: {', '.join(difference.columns)}"
     pairs = zip(difference.columns, difference.source, difference.target, strict=True)
-    return f"{difference.kind}: {key}: " + ", ".join(f"{c} is {s!r}, target has {t!r}" for c, s, t in pairs)
+    return f"{difference.kind}: {key}: " + ", ".join(f"{c} is {_shown(s)}, target has {_shown(t)}" for c, s, t in pairs)
+
+
+def _shown(value: object) -> str:
+    """As a person would write it; only texts have quotes."""
+    match value:
+        case None:
+            return "NULL"
+        case datetime():
+            return value.isoformat(" ")
+        case date() | time() | timedelta() | Decimal() | UUID():
+            return str(value)
+        case bytes():
+            return f"\\x{value.hex()}"
+    return repr(value)

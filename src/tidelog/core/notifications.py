@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.contracts import Key
-from tidelog.core.snapshot.state import INCREMENTAL, News
+from tidelog.core.snapshot.state import INCREMENTAL, SIGNAL, News
 
 TYPES = (
     "STARTED",
@@ -23,8 +23,12 @@ TYPES = (
     "SKIPPED",
     "PAUSED",
     "RESUMED",
+    "MALFORMED",
 )
 STATUSES = ("SUCCEEDED", "EMPTY", "STOPPED", "SKIPPED", "SQL_EXCEPTION", "UNKNOWN_SCHEMA", "NO_PRIMARY_KEY")
+_DONE = ("SUCCEEDED", "EMPTY")
+_PERCENT_MAX = 99.9
+"""Of a table that is still read, however many rows were expected."""
 _NULL = "<null>"
 
 
@@ -54,7 +58,9 @@ def of_news(news: News, *, connector: str, timestamp_ms: int, rate: float = 0.0)
         case "IN_PROGRESS":
             texts |= {"current_collection_in_progress": news.table, **_keys(news), **progress(news, rate)}
         case "TABLE_SCAN_COMPLETED":
-            texts |= {"scanned_collection": news.table, **progress(news, rate), **_status(news.status)}
+            texts |= {"scanned_collection": news.table, **progress(news, rate), "status": news.status}
+    if news.reason:
+        texts["reason"] = news.reason
     return Notification(news.id, aggregate(news.kind), news.type, texts, timestamp_ms)
 
 
@@ -66,19 +72,25 @@ def abandoned(id: str, reason: str, events: int, size: int, *, connector: str, t
 
 def aggregate(kind: str) -> str:
     """By the kind of a snapshot: only an incremental one lets the stream go on meanwhile."""
+    if kind == SIGNAL:
+        return "Signal"
     return "Incremental Snapshot" if kind == INCREMENTAL else "Initial Snapshot"
 
 
 def progress(news: News, rate: float) -> dict[str, str]:
-    """The estimate comes from statistics: more rows may be there than were expected."""
+    """The estimate comes from statistics: more rows may be there than were expected, or fewer."""
+    done = news.status in _DONE
     told = {"total_rows_scanned": str(news.rows)}
     if news.estimate > 0:
         told["estimated_rows"] = str(news.estimate)
-        told["percent"] = f"{min(100.0, 100 * news.rows / news.estimate):.1f}"
+    if done or news.estimate > 0:
+        told["percent"] = "100.0" if done else f"{min(_PERCENT_MAX, 100 * news.rows / news.estimate):.1f}"
     if rate > 0:
         told["rows_per_second"] = f"{rate:.0f}"
-    if rate > 0 and news.estimate > 0:
-        told["seconds_left"] = str(math.ceil(max(0, news.estimate - news.rows) / rate))
+    if done:
+        told["seconds_left"] = "0"
+    elif rate > 0 and news.estimate >= news.rows > 0:
+        told["seconds_left"] = str(math.ceil((news.estimate - news.rows) / rate))
     return told
 
 
@@ -96,9 +108,3 @@ def _keys(news: News) -> dict[str, str]:
     if news.maximum is None and news.key is None:
         return {}
     return {"maximum_key": key_text(news.maximum), "last_processed_key": key_text(news.key)}
-
-
-def _status(status: str) -> dict[str, str]:
-    """A status, and maybe its reason behind a colon."""
-    name, _, reason = status.partition(": ")
-    return {"status": name, **({"reason": reason} if reason else {})}

@@ -25,6 +25,8 @@ _TABLES, _CONDITIONS, _CONDITION, _SURROGATE = (
     "surrogate-key",
 )
 _MEMBERS = ("type", _TABLES, _CONDITIONS, _CONDITION, _SURROGATE)
+_STOP_MEMBERS = ("type", _TABLES)
+_CONDITION_MEMBERS = ("data-collection", "filter")
 
 
 @dataclass(frozen=True)
@@ -148,18 +150,18 @@ def _members(data: Any) -> dict[str, Any]:
     return dict(raw)
 
 
-def _request(data: Any) -> dict[str, Any]:
-    """A misspelt member is refused: to ignore it would mean more tables, or more rows, than were asked for."""
-    raw = _members(data)
+def _request(raw: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """An unknown member is refused: to ignore it would mean more tables, or more rows, than were asked for."""
     for name in raw:
-        near = None if name in _MEMBERS else nearest(name, _MEMBERS)
-        if near:
-            raise ValueError(f"there is no {name!r}; did you mean {near!r}?")
+        if name not in known:
+            near = nearest(name, known)
+            meant = f"did you mean {near!r}? " if near else ""
+            raise ValueError(f"there is no {name!r}; {meant}known are: {', '.join(known)}")
     return raw
 
 
 def _execute(id: str, data: Any) -> Signal:
-    raw = _request(data)
+    raw = _request(_members(data), _MEMBERS)
     tables = _tables(raw)
     if not tables:
         raise ValueError(f"{_TABLES} names no table")
@@ -167,7 +169,7 @@ def _execute(id: str, data: Any) -> Signal:
 
 
 def _stop(id: str, data: Any) -> Signal:
-    raw = _request(data)
+    raw = _request(_members(data), _STOP_MEMBERS)
     return Stop(id, _tables(raw) or None, _kind(raw))
 
 
@@ -201,7 +203,7 @@ def _conditions(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     found = raw.get(_CONDITIONS) or []
     if not isinstance(found, list):
         raise ValueError(f"{_CONDITIONS} is not a list")  # noqa: TRY004
-    everywhere = _optional(raw, _CONDITION)
+    everywhere = _filter({"filter": raw.get(_CONDITION)})
     return (*map(_condition, found), *(((_EVERY, everywhere),) if everywhere else ()))
 
 
@@ -210,7 +212,15 @@ def _condition(entry: Any) -> tuple[str, str]:
         raise ValueError(f"{_CONDITIONS} has an entry that is no object")  # noqa: TRY004
     if "filter" not in entry:
         raise ValueError(f"{_CONDITIONS} has an entry without a filter")
-    return _pattern(entry.get("data-collection"), _CONDITIONS), _optional(entry, "filter")
+    _request(entry, _CONDITION_MEMBERS)
+    return _pattern(entry.get("data-collection"), _CONDITIONS), _filter(entry)
+
+
+def _filter(entry: Mapping[str, Any]) -> str:
+    found = _optional(entry, "filter")
+    if re.match(r"select\b", found, re.IGNORECASE):
+        raise ValueError("a filter is a condition, what stands behind WHERE, and not a whole SELECT")
+    return found
 
 
 def _optional(raw: Mapping[str, Any], name: str) -> str:
@@ -253,6 +263,11 @@ def matching(collections: Iterable[str], names: Iterable[str]) -> list[str]:
     """The names that a pattern matches as a whole: in the patterns' order, then by name; each once."""
     names = sorted(names)
     return list(dict.fromkeys(name for pattern in collections for name in names if _means(pattern, name)))
+
+
+def unmatched(collections: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The patterns that match none of the names."""
+    return [pattern for pattern in dict.fromkeys(collections) if not matching([pattern], names)]
 
 
 def condition_for(execute: Execute, table: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _KEPT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a table goes, as seen since this process began with it."""
+    """How fast a table goes, as seen since its turn came, or since it went on."""
 
     began_s: float
     rows: int
@@ -38,15 +38,29 @@ class Notices:
         self._home = home
         self._name = name
         self._paces: dict[tuple[str, str], Pace] = {}
+        self._told = _told(home.snapshot)
 
-    def tell(self, snapshot: Snapshot) -> None:
-        """What is new in a committed state."""
+    def tell(self, snapshot: Snapshot, digest: str = "") -> None:
+        """What is new in a committed state. Its `digest` is kept: whoever starts from the same state once more has
+        told it already, unless the last one died in the middle of telling."""
         now_s = time.monotonic()
-        for entry in snapshot.entries:
-            self._paces.setdefault((entry.id, entry.table), Pace(now_s, entry.rows))
-        for news in snapshot.news:
-            self._publish(self._notification(news, now_s))
-        _write(self._home.snapshot, self.progress(snapshot, now_s))
+        if not digest or digest != self._told:
+            for news in snapshot.news:
+                self._publish(self._notification(news, snapshot.tables_of(news.id), now_s))
+        self._told = digest
+        self._time(snapshot, now_s)
+        _write(self._home.snapshot, {**self.progress(snapshot, now_s), "told": digest})
+
+    def _time(self, snapshot: Snapshot, now_s: float) -> None:
+        """Only of tables that are being read: those that wait their turn, or rest, have no pace. Where a walk began
+        anew, so does its pace."""
+        paces = {}
+        for entry in () if snapshot.paused else snapshot.entries:
+            key = (entry.id, entry.table)
+            pace = self._paces.get(key)
+            if entry.chunks:
+                paces[key] = pace if pace and pace.rows <= entry.rows else Pace(now_s, entry.rows)
+        self._paces = paces
 
     def abandoned(self, one: Abandoned) -> None:
         """Of an open transaction that was given up."""
@@ -64,7 +78,7 @@ class Notices:
     def _of_entry(self, entry: Entry, now_s: float) -> dict[str, Any]:
         pace = self._paces.get((entry.id, entry.table), Pace(now_s, entry.rows))
         rate = pace.rate(entry.rows, now_s)
-        total = max(entry.estimate, entry.rows)
+        total = max(entry.estimate, entry.rows) if entry.estimate else 0
         return {
             "id": entry.id,
             "table": entry.table,
@@ -72,15 +86,16 @@ class Notices:
             "rows": entry.rows,
             "estimate": total,
             "rows_per_second": round(rate),
-            "seconds_left": round((total - entry.rows) / rate) if rate > 0 else None,
+            "seconds_left": round((total - entry.rows) / rate) if rate > 0 and total > entry.rows else None,
             "planned": sum(not chunk.staged for chunk in entry.chunks),
             "staged": sum(chunk.staged for chunk in entry.chunks),
             "emitted": entry.next - len(entry.chunks),
         }
 
-    def _notification(self, news: News, now_s: float) -> Notification:
+    def _notification(self, news: News, tables: tuple[str, ...], now_s: float) -> Notification:
         pace = self._paces.get((news.id, news.table))
         rate = pace.rate(news.rows, now_s) if pace else 0.0
+        news = replace(news, tables=news.tables or tables)
         return notifications.of_news(news, connector=self._name, rate=rate, timestamp_ms=time.time_ns() // 1_000_000)
 
     def _publish(self, told: Notification) -> None:
@@ -110,6 +125,14 @@ def _append(path: Path, text: str, most: int | None = None) -> None:
         path.replace(path.with_suffix(".old.jsonl"))
     with path.open("a", encoding="utf-8") as file:
         file.write(text + "\n")
+
+
+def _told(path: Path) -> str:
+    """Which state was told last; none when nobody knows."""
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8")).get("told", ""))
+    except (FileNotFoundError, ValueError):
+        return ""
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

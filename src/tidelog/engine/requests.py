@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 from tidelog.core import signals
 from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.engine import checkpoint
 from tidelog.engine.home import Home
 from tidelog.engine.signals import send
 from tidelog.errors import ConfigError
 from tidelog.model.offset import Offset
-from tidelog.stores import open_store
 
 
 def snapshot(
@@ -97,9 +96,7 @@ def ask(home: Home, type: str, data: Mapping[str, object], id: str = "") -> str:
 
 
 def _used(home: Home) -> set[str]:
-    with closing(open_store(None)) as store:
-        kept = [
-            k.offset for k in store.offsets(home.path.name) if k.offset is not None and "tidelog_version" in k.offset
-        ]
-    handled = {id for offset in kept for id in Offset.from_json(offset).snapshot.get("handled", ())}
+    """Asked of the checkpoint, wherever the pipeline keeps its offsets besides."""
+    found = checkpoint.committed(home)
+    handled = Offset.from_json(found.offset).snapshot.get("handled", ()) if found is not None else ()
     return {*handled, *pending(home)}

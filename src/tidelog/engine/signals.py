@@ -7,9 +7,11 @@ a crash repeats it at most, and a repeated id does nothing.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,10 @@ from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.selection import Selection
+
+_LOG = logging.getLogger("tidelog.signals")
+_HALF_LINE_S = 2.0
+"""After so long nobody will write the rest of a line."""
 
 
 def send(folder: Path, type: str, data: Mapping[str, object], id: str = "") -> str:
@@ -38,15 +44,15 @@ class Channels:
     def __init__(self, settings: SnapshotSettings, folder: Path) -> None:
         self._folder = folder if "in-process" in settings.signals else None
         file = settings.signal_file if "file" in settings.signals else ""
-        self._file = Path(file) if file else None
+        self._file = SignalFile(Path(file)) if file else None
 
     def waiting(self) -> list[Signal]:
         """Every signal that has not left its channel, oldest first."""
         found: list[Signal] = []
         for path in self._sent():
             found += signals.of_lines(path.read_text(encoding="utf-8").splitlines())
-        if self._file is not None and self._file.exists():
-            found += signals.of_lines(self._file.read_text(encoding="utf-8", errors="replace").splitlines())
+        if self._file is not None:
+            found += signals.of_lines(self._file.lines())
         return found
 
     def settle(self, ids: Collection[str]) -> None:
@@ -54,20 +60,73 @@ class Channels:
         for path in self._sent():
             if _ids(path.read_text(encoding="utf-8")) <= {*ids, ""}:
                 path.unlink(missing_ok=True)
-        if self._file is not None and self._file.exists():
-            self._rewrite(self._file, {*ids, ""})
+        if self._file is not None:
+            self._file.drop({*ids, ""})
 
     def _sent(self) -> list[Path]:
         return sorted(self._folder.glob("*.json")) if self._folder is not None else []
 
-    @staticmethod
-    def _rewrite(file: Path, ids: set[str]) -> None:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        left = [line for line in lines if not line.strip() or not _ids(line) <= ids]
-        if left != lines:
-            draft = file.with_suffix(file.suffix + ".tmp")
+
+class SignalFile:
+    """A file that people append to. It is taken away whole, by its name, before anything in it is followed: a line that
+    comes meanwhile lies in a new file, and what was taken is ours alone to rewrite. A crash finds it where it was."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._taken = path.with_name(f"{path.name}.taken")
+        self._refused = ""
+
+    def lines(self) -> list[str]:
+        """Those that were not dropped yet; nothing new is taken before that."""
+        try:
+            if not self._taken.exists() and self._path.exists() and _complete(self._path):
+                mode = self._path.stat().st_mode
+                self._path.rename(self._taken)
+                self._path.touch()
+                with suppress(PermissionError):  # somebody else made a new one at this moment
+                    self._path.chmod(mode)
+        except OSError as exc:
+            self._tell(f"{self._path} cannot be taken away ({exc.strerror}), so its signals are not followed")
+        return _lines(self._taken)
+
+    def drop(self, ids: Collection[str]) -> None:
+        lines = _lines(self._taken)
+        left = [line for line in lines if not _ids(line) <= set(ids)]
+        if not left:
+            self._taken.unlink(missing_ok=True)
+        elif left != lines:
+            draft = self._taken.with_suffix(".tmp")
             draft.write_text("".join(f"{line}\n" for line in left), encoding="utf-8")
-            draft.replace(file)
+            draft.replace(self._taken)
+
+    def _tell(self, why: str) -> None:
+        """Once: it is looked at several times a second."""
+        if why != self._refused:
+            _LOG.warning("%s", why)
+        self._refused = why
+
+
+def _complete(path: Path) -> bool:
+    """Whether it has lines, and nobody is in the middle of one: the last ends, is JSON as it stands, or is old."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if not text.strip():
+        return False
+    return text.endswith("\n") or _is_json(text.split("\n")[-1]) or time.time() - path.stat().st_mtime > _HALF_LINE_S
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
+    except FileNotFoundError:
+        return []
 
 
 def _ids(text: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from tidelog.core.snapshot import document, java_keys, plan, requests
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.plan import Bounds, Manifest, Now
 from tidelog.core.snapshot.requests import Wanted
-from tidelog.core.snapshot.state import INCREMENTAL, INITIAL, Entry, Snapshot
+from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, News, Snapshot
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
@@ -30,6 +30,8 @@ from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
 
 _LOG = logging.getLogger("tidelog.snapshots")
+LOST = "rows of the initial snapshot were not read"
+NO_TABLE = "no captured table matches"
 
 
 class Snapshots:
@@ -38,6 +40,7 @@ class Snapshots:
     def __init__(self, connector: Connector, home: Home, stage: Stage, *, name: str, parallelism: int) -> None:
         self._connector = connector
         self._stage = stage
+        self._name = name
         self.settings = connector.snapshot_settings()
         self._bounds = Bounds(
             self.settings.parallelism or max(1, parallelism - 1), self.settings.chunk_rows, self.settings.target_ms
@@ -46,6 +49,8 @@ class Snapshots:
         self.notices = Notices(self.settings, home, name)
         self._begun = False
         self._told = ""
+        self._missed: list[tuple[int, Signal]] = []
+        """Signals of the log that could not be followed while the database was away."""
 
     def first(self) -> Snapshot:
         """The state of a first start: every captured table is asked for, unless no rows are wanted."""
@@ -90,7 +95,7 @@ class Snapshots:
         if digest == self._told:
             return
         self._told = digest
-        self.notices.tell(snapshot)
+        self.notices.tell(snapshot, digest)
         self._channels.settle(snapshot.handled)
         self._stage.keep({e.name(c) for e in snapshot.entries for c in e.chunks})
         self._connector.release([e.export for e in snapshot.entries])
@@ -123,19 +128,13 @@ class Snapshots:
         """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
         does not answer, the snapshots wait and the stream goes on."""
         snapshot = start.settled()
+        self._missed += heard
         try:
-            if not self._begun:
-                snapshot = self._resumed(snapshot)
-                self._begun = True
-            waiting = self._channels.waiting()
-            if any(requests.handled(start, signal.id) for signal in waiting):  # the same id once more
-                self._channels.settle(start.handled)
-            for at, signal in (*heard, *((now.reached, s) for s in waiting)):
-                snapshot = self._follow(snapshot, at, signal)
+            snapshot = self._followed(snapshot, now)
             return plan.advance(snapshot, _World(self._connector, self._stage, logged), now, self._bounds)
         except TransientError as exc:
             _LOG.warning("The snapshots wait: %s", exc)
-            return start.settled()
+            return snapshot
         except ConfigError:
             self._stage.keep({e.name(c) for e in start.entries for c in e.chunks if c.staged})  # to be tried again
             raise
@@ -154,11 +153,35 @@ class Snapshots:
 
     # -- signals -------------------------------------------------------------------------------------------------
 
+    def _followed(self, snapshot: Snapshot, now: Now) -> Snapshot:
+        """After everything that was asked since the last batch."""
+        if not self._begun:
+            snapshot = self._resumed(snapshot)
+            self._begun = True
+        waiting = self._waiting(snapshot)
+        for at, signal in self._missed:
+            snapshot = self._follow(snapshot, at, signal)
+        for signal in waiting:
+            snapshot = self._once(snapshot, now.reached, signal)
+        self._missed = []
+        return snapshot
+
+    def _waiting(self, start: Snapshot) -> list[Signal]:
+        """Of the channels outside the log: as many as one batch may follow, the rest has its turn in the next."""
+        waiting = self._channels.waiting()
+        fresh = [signal for signal in waiting if not requests.handled(start, signal.id)]
+        if len(fresh) < len(waiting):  # the same id once more
+            self._channels.settle(start.handled)
+        return fresh[:AT_ONCE]
+
     def _follow(self, snapshot: Snapshot, at: int, signal: Signal) -> Snapshot:
         if isinstance(signal, WindowOpen):
             return snapshot
         if isinstance(signal, WindowClose):
             return _closed(snapshot, signal.id, at)
+        return self._once(snapshot, at, signal)
+
+    def _once(self, snapshot: Snapshot, at: int, signal: Signal) -> Snapshot:
         if requests.handled(snapshot, signal.id):
             return snapshot
         return self._obey(requests.handle(snapshot, signal.id), at, signal)
@@ -170,7 +193,7 @@ class Snapshots:
             case Stop():
                 names = [e.table for e in snapshot.entries]
                 chosen = None if signal.collections is None else set(signals.matching(signal.collections, names))
-                return requests.stop(snapshot, chosen)
+                return self._stop(snapshot, chosen)
             case Pause():
                 return requests.pause(snapshot)
             case Resume():
@@ -179,15 +202,34 @@ class Snapshots:
                 _LOG.warning("%s", signals.told(signal.message, str(at)))
             case Malformed():
                 _LOG.warning("The signal %r was skipped: %s", signal.id, signal.reason)
+                told = News("MALFORMED", signal.id, SIGNAL, reason=signal.reason)
+                return replace(snapshot, news=(*snapshot.news, told))
         return snapshot
 
+    def _stop(self, snapshot: Snapshot, chosen: Collection[str] | None) -> Snapshot:
+        """Who stops what nobody asked for should know that it does not come by itself any more."""
+        entries = [e for e in snapshot.entries if e.kind == INITIAL and (chosen is None or e.table in chosen)]
+        if names := " ".join(e.table for e in entries):
+            _LOG.warning("%s: %s. `tidelog snapshot %s %s` reads them.", names, LOST, self._name, names)
+        return requests.stop(snapshot, chosen, LOST)
+
     def _ask(self, snapshot: Snapshot, signal: Execute) -> Snapshot:
+        """What cannot be read is told, and the rest is read; but never more rows than were asked for."""
         captured = [t.qualified for t in self._connector.tables()]
         tables = signals.tables_of(signal, captured)
+        missing = signals.unmatched(signal.collections, captured)
+        idle = set(signals.unmatched([pattern for pattern, _ in signal.conditions], tables)) - set(missing)
+        if missing:
+            _LOG.warning("The signal %r: %s: %s", signal.id, NO_TABLE, ", ".join(missing))
         if not tables:
-            _LOG.warning("The signal %r names no captured table: %s", signal.id, ", ".join(signal.collections))
+            return requests.skip(snapshot, signal.id, signal.collections, signal.kind, NO_TABLE)
+        if idle:
+            why = f"the condition for {', '.join(sorted(idle))} concerns none of the tables that were asked for"
+            _LOG.warning("The signal %r was skipped: %s", signal.id, why)
+            return requests.skip(snapshot, signal.id, signal.collections, signal.kind, why)
         wanted = [Wanted(t, signals.condition_for(signal, t)) for t in tables]
-        return requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+        snapshot = requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+        return requests.miss(snapshot, signal.id, missing, signal.kind, NO_TABLE)
 
 
 def restored(offset: Offset) -> Snapshot:
@@ -245,7 +287,8 @@ class _World:
         return self._connector.boundaries(scan, low, maximum, rows, count)
 
     def estimate(self, scan: Scan) -> int:
-        return self._connector.estimate(scan)
+        """The statistics are about whole tables: nobody knows for how many rows a condition is true."""
+        return 0 if scan.condition else max(0, self._connector.estimate(scan))
 
     def settled(self, xid: int) -> bool:
         return self._connector.settled(xid)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tidelog.engine.home import Home
 
 _ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
 _GOOD = ("SUCCEEDED", "EMPTY")
+_REMARKS_MAX = 20
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Walk:
     rows: int
     """Delivered so far."""
     estimate: int
-    """Of all rows, from the database's statistics; 0 before its turn comes."""
+    """Of all rows, from the database's statistics; 0 before its turn comes, and where nobody knows."""
     rows_per_second: int
     seconds_left: int | None
     planned: int = 0
@@ -40,7 +41,7 @@ class Walk:
 
     @property
     def begun(self) -> bool:
-        return self.estimate > 0 or self.rows > 0
+        return self.estimate > 0 or self.rows > 0 or self.planned + self.staged + self.emitted > 0
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,25 @@ class Told:
         self._open: dict[str, Ended] = {}
         self._began: dict[str, int] = {}
         self._over: set[str] = set()
+        self._remarks: list[str] = []
         self.new()
+        self._remarks = []
 
     def new(self) -> list[Ended]:
         """The snapshots that ended since the last call."""
-        return [ended for told in self._told() if (ended := self._take(told)) is not None]
+        found = self._told()
+        self._remarks = [*self._remarks, *_remarks(found)][-_REMARKS_MAX:]
+        return [ended for told in found if (ended := self._take(told)) is not None]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What somebody should know of what came since the beginning, the newest of it: that something which was asked
+        for is not done."""
+        return tuple(self._remarks)
+
+    def missed(self, id: str) -> Mapping[str, str]:
+        """What a snapshot that runs was asked for and does not read, and why."""
+        return self._open.get(id, Ended(id, "")).failures
 
     def started(self, id: str) -> bool:
         return id in self._began
@@ -104,7 +119,8 @@ class Told:
     def _told(self) -> list[dict[str, Any]]:
         try:
             with self._path.open("rb") as file:
-                number = os.fstat(file.fileno()).st_ino  # a file that grew too long gives way to a new one
+                number = os.fstat(file.fileno()).st_ino
+                rest = b"" if number == self._file else self._rest()
                 file.seek(self._read if number == self._file else 0)
                 text = file.read()
                 whole = text[: text.rfind(b"\n") + 1]
@@ -112,7 +128,16 @@ class Told:
                 self._file = number
         except FileNotFoundError:
             return []
-        return [told for line in whole.splitlines() if (told := _parsed(line)) is not None]
+        return [told for line in (rest + b"\n" + whole).splitlines() if (told := _parsed(line)) is not None]
+
+    def _rest(self) -> bytes:
+        """The end of a file that grew too long and gave way to a new one."""
+        try:
+            with self._path.with_suffix(".old.jsonl").open("rb") as file:
+                file.seek(self._read)
+                return file.read() if os.fstat(file.fileno()).st_ino == self._file else b""
+        except FileNotFoundError:
+            return b""
 
     def _take(self, told: dict[str, Any]) -> Ended | None:
         id, data = told["id"], told["additional_data"]
@@ -126,6 +151,8 @@ class Told:
                 self._over.add(id)
                 self._open.pop(id, None)
                 began = self._began.get(id)
+                if how == "SKIPPED":
+                    so_far = replace(so_far, failures={data.get("data_collections", ""): data.get("reason", "")})
                 return replace(so_far, how=how, ms=None if began is None else told["timestamp"] - began)
         return None
 
@@ -140,9 +167,28 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _with_table(so_far: Ended, data: Mapping[str, str]) -> Ended:
     table, status = data["scanned_collection"], data.get("status", "")
-    reason = data.get("reason") or status
+    reason, rows = data.get("reason") or status, int(data.get("total_rows_scanned", 0))
     return replace(
         so_far,
-        tables={**so_far.tables, table: int(data.get("total_rows_scanned", 0))},
+        tables=so_far.tables if status == "SKIPPED" else {**so_far.tables, table: rows},
         failures=so_far.failures if status in _GOOD else {**so_far.failures, table: reason},
     )
+
+
+def _remarks(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What nobody asked to hear, and should."""
+    remarks, lost = [], []
+    for told in found:
+        id, data = told["id"], told["additional_data"]
+        table, reason = data.get("scanned_collection", ""), data.get("reason", "")
+        match told["type"], data.get("status", ""):
+            case "MALFORMED", _:
+                remarks.append(f"The signal {id!r} was skipped: {reason}")
+            case "TABLE_SCAN_COMPLETED", "SKIPPED":
+                remarks.append(f"The signal {id!r}: {reason}: {table}")
+            case "TABLE_SCAN_COMPLETED", "STOPPED" if reason:
+                lost.append((data["connector_name"], table, reason))
+    if lost:
+        name, tables = lost[0][0], " ".join(table for _, table, _ in lost)
+        remarks.append(f"{tables}: {lost[0][2]}; `tidelog snapshot {name} {tables}` reads them")
+    return remarks

@@ -273,6 +273,7 @@ class Run:
         status = _status(self._home)
         warnings = self._warnings + ((status.warning,) if status.warning else ())
         self._ended += tuple(self._told.new())
+        warnings += self._told.remarks
         tally = self._tally
         return Progress(
             events_total=tally.events,

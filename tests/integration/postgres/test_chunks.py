@@ -249,6 +249,19 @@ def test_a_partitioned_root_is_read_whole_and_heirs_are_not(database: Database, 
     assert connector.bounds(parent.table, 1) == ["1"]
 
 
+def test_a_table_that_nobody_analyzed_is_estimated_as_it_was_written(
+    database: Database, connector: PostgresConnector
+) -> None:
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY) WITH (autovacuum_enabled = off)")
+    scan = Scan(table_of(connector), ("id",))
+    assert connector.estimate(scan) == 0
+    database.execute("INSERT INTO t SELECT generate_series(1, 7)")
+    deadline = time.monotonic() + 20
+    while connector.estimate(scan) != 7:  # the server counts now and then
+        assert time.monotonic() < deadline, connector.estimate(scan)
+        time.sleep(0.2)
+
+
 def test_a_condition_holds_for_walk_and_rows(database: Database, connector: PostgresConnector) -> None:
     database.execute(
         "CREATE TABLE t (id int4 PRIMARY KEY, v int4); INSERT INTO t SELECT i, i % 10 FROM generate_series(1, 100) i"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from tests.integration.postgres.snapshot_rig import Rig
 from tests.servers import Database
+from tidelog.engine.signals import send
 
 
 def _tables(database: Database, folder: Path, **source: str) -> Rig:
@@ -55,6 +57,32 @@ def test_always(database: Database, tmp_path: Path) -> None:
         rig.run()
         assert (_read(rig, "a"), _read(rig, "b")) == (60, 60)
         rig.check("a")
+        assert _last(rig) == ["public.b", "public.b"]
+
+
+def _last(rig: Rig) -> list[str]:
+    """The tables of the chunks whose last row is the last of a whole snapshot."""
+    emissions = [e for _, end in rig.log for e in end.get("tidelog_snapshot", {}).get("emitting", ())]
+    return [e["entry"]["table"] for e in emissions if e.get("last") and not e["chunk"].get("keys")]
+
+
+def test_stopping_the_first_snapshot_is_told(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does not come again by itself; who wants its rows asks for them."""
+    with _tables(database, tmp_path) as rig:
+        rig.run(until=lambda r: _read(r, "a") >= 10)
+        with caplog.at_level(logging.WARNING, "tidelog"):
+            send(rig.folder / "signals", "stop-snapshot", {}, "stop")
+            rig.run()
+        ended = {n["additional_data"]["scanned_collection"]: n for n in rig.told("TABLE_SCAN_COMPLETED")}
+        assert ended["public.b"]["additional_data"]["reason"] == "rows of the initial snapshot were not read"
+        assert "`tidelog snapshot pipeline public." in caplog.text
+        send(rig.folder / "signals", "execute-snapshot", {"data-collections": ["public.[ab]"]}, "again")
+        rig.run(until=lambda r: "again" in r.snapshot.get("handled", ()))
+        rig.run()
+        rig.check("a")
+        rig.check("b")
 
 
 def test_a_table_that_is_newly_covered(database: Database, tmp_path: Path) -> None:

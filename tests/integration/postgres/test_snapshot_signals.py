@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.postgres.snapshot_rig import Rig
+from tests.integration.postgres.snapshot_rig import Crash, Rig, nothing
 from tests.integration.postgres.snapshot_writers import SIGNALS, finished
 from tests.servers import Database
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine.signals import send
+from tidelog.errors import TransientError
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 
@@ -157,6 +158,45 @@ def test_a_repeated_id_does_nothing(rig: Rig) -> None:
     assert len(rig.told("STARTED")) == 1
 
 
+@pytest.mark.parametrize("channel", ["table", "file", "in-process"])
+def test_more_signals_than_are_remembered(rig: Rig, channel: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is followed once, in its order, also over a crash, and then it is gone."""
+
+    def die() -> None:
+        rig.hooks.committed = nothing
+        raise Crash
+
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        for number in range(250):
+            ask(rig, "log", f"n{number}", channel, message=f"number {number}.")
+        rig.hooks.committed = die
+        with pytest.raises(Crash):
+            settle(rig, "n249")
+        rig.crash()
+        settle(rig, "n249")
+        rig.run()
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("number")]
+    assert told == [f"number {number}." for number in range(250)]
+    assert not list((rig.folder / "signals").glob("*.json"))
+    assert not list(Path(rig.source["signal.file"]).parent.glob("*.taken"))
+
+
+def test_a_database_that_is_away_loses_no_signal(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log goes on meanwhile: what it has asked is remembered."""
+    connector = rig._reader().reading.connector
+
+    def away() -> Any:
+        monkeypatch.undo()
+        raise TransientError("away")
+
+    ask(rig, EXECUTE, "one", "table", data_collections=["public.a"])
+    rig.catch_up()
+    monkeypatch.setattr(connector, "tables", away)
+    settle(rig, "one")
+    rig.run()
+    rig.check("a")
+
+
 def test_stop(rig: Rig) -> None:
     """Some, then all."""
     ask(rig, EXECUTE, "one", data_collections=["public.[abc]"])
@@ -219,14 +259,72 @@ def test_log_and_malformed(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     for id in ("m1", "m2", "m3", "m4", "this line is not JSON"):
         assert told.count(id) == 1, id
     assert not rig.reads
-    assert not rig.told()
+    assert {n["type"] for n in rig.told()} == {"MALFORMED"}
+    assert {"m1", "m2", "m3", "m4"} < {n["id"] for n in rig.told()}
+    assert all(n["additional_data"]["reason"] for n in rig.told())
 
 
 def test_a_table_that_is_not_captured(rig: Rig) -> None:
     ask(rig, EXECUTE, "one", data_collections=["public.nothing"])
     settle(rig, "one")
     rig.run()
-    assert [n["id"] for n in rig.told("SKIPPED")] == ["one"]
+    (told,) = rig.told("SKIPPED")
+    assert told["id"] == "one"
+    assert told["additional_data"]["data_collections"] == "public.nothing"
+    assert told["additional_data"]["reason"] == "no captured table matches"
+
+
+def test_a_table_that_is_not_captured_beside_one_that_is(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, and the other one is read; a condition for it may be there."""
+    conditions = [{"data-collection": name, "filter": "id <= 5"} for name in ("public.a", "public.nothing")]
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        ask(
+            rig,
+            EXECUTE,
+            "one",
+            data_collections=["public.nothing", "public.a"],
+            additional_conditions=conditions,
+        )
+        settle(rig, "one")
+        rig.run()
+    assert rig.statuses() == [("one", "public.nothing", "SKIPPED"), ("one", "public.a", "SUCCEEDED")]
+    assert read_ids(rig, "a") == [1, 2, 3, 4, 5]
+    assert caplog.text.count("no captured table matches: public.nothing") == 1
+
+
+def test_a_condition_for_another_table(rig: Rig) -> None:
+    """Nothing is read: all rows are not what was asked for."""
+    conditions = [{"data-collection": "publik.a", "filter": "id <= 5"}]
+    ask(rig, EXECUTE, "one", data_collections=["public.a"], additional_conditions=conditions)
+    settle(rig, "one")
+    rig.run()
+    assert not rig.reads
+    (told,) = rig.told("SKIPPED")
+    assert told["additional_data"]["reason"].startswith("the condition for publik.a concerns none of the tables")
+
+
+def test_a_condition_has_no_estimate(rig: Rig) -> None:
+    """The statistics are about whole tables."""
+    rig.database.execute("ANALYZE a")
+    ask(rig, EXECUTE, "one", data_collections=["public.a"], additional_condition="id <= 25")
+    ask(rig, EXECUTE, "two", data_collections=["public.a"])
+    settle(rig, "two")
+    rig.run()
+    assert "estimated_rows" not in str([n for n in rig.told() if n["id"] == "one"])
+    estimated = {n["additional_data"].get("estimated_rows") for n in rig.told("IN_PROGRESS") if n["id"] == "two"}
+    assert estimated == {"60"}
+    ends = [n["additional_data"] for n in rig.told("TABLE_SCAN_COMPLETED")]
+    assert [(end["percent"], end["seconds_left"]) for end in ends] == [("100.0", "0")] * 2
+
+
+def test_a_restart_tells_nothing_again(rig: Rig) -> None:
+    ask(rig, EXECUTE, "one", data_collections=["public.a"])
+    settle(rig, "one")
+    rig.run()
+    told = rig.told()
+    rig.crash()
+    rig.run()
+    assert rig.told() == told
 
 
 def test_blocking(rig: Rig) -> None:

@@ -43,11 +43,16 @@ SELECT coalesce(max(pg_relation_size(c.oid)), 0) / current_setting('block_size')
 """Blocks of the largest part of a table, and, as the statistics know them, rows and blocks of all."""
 
 ESTIMATE = """
-SELECT coalesce(sum(CASE WHEN c.reltuples >= 0 THEN c.reltuples ELSE pg_relation_size(c.oid) / 100 END), 0)::bigint
+SELECT coalesce(sum(CASE
+           WHEN c.reltuples > 0 THEN c.reltuples
+           WHEN pg_stat_get_live_tuples(c.oid) > 0 THEN pg_stat_get_live_tuples(c.oid)
+           WHEN c.reltuples < 0 THEN pg_relation_size(c.oid) / 100
+           ELSE 0 END), 0)::bigint
   FROM pg_class c
  WHERE c.relkind = 'r' AND (c.oid = %s OR c.oid IN (SELECT relid FROM pg_partition_tree(%s)))
 """
-"""Rows of a table and its partitions; where nobody has analyzed it, by its size."""
+"""Rows of a table and its partitions; where nobody has analyzed it, as many as were counted when they were written, or,
+where that was lost, by its size."""
 
 GONE = "Leave it out of the snapshot, or name the table that took its place."
 

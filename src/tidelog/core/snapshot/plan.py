@@ -253,9 +253,10 @@ def _last_of_each(emissions: Sequence[Emission]) -> list[Emission]:
 
 
 def _marked(snapshot: Snapshot, emissions: Sequence[Emission]) -> list[Emission]:
-    """The last chunk of the last initial table is marked."""
-    open_ones = [e for e in snapshot.entries if e.kind == INITIAL and not e.over]
-    initial = [e for e in emissions if e.entry.kind == INITIAL]
+    """The last chunk of the last initial table is marked. A sweep has no rows: whatever it still does, they are over.
+    Whether a table that waits behind is empty is not known yet."""
+    open_ones = [e for e in snapshot.entries if e.kind == INITIAL and not e.delivered]
+    initial = [e for e in emissions if e.entry.kind == INITIAL and not e.chunk.keys]
     if open_ones or not initial:
         return list(emissions)
     return [replace(e, last=e is initial[-1]) for e in emissions]
@@ -372,7 +373,7 @@ def end(snapshot: Snapshot, entry: Entry, status: str, reason: str = "") -> Snap
     """Take an entry out, and tell what became of it; the last of its request ends that too."""
     same = (entry.id, entry.table)
     left = tuple(e for e in snapshot.entries if (e.id, e.table) != same)
-    news = [news_of("TABLE_SCAN_COMPLETED", entry, f"{status}: {reason}" if reason else status)]
+    news = [news_of("TABLE_SCAN_COMPLETED", entry, status, reason)]
     if not any(e.id == entry.id for e in left):
         news.append(news_of("COMPLETED", entry))
     settling = snapshot.settling
@@ -391,13 +392,14 @@ def _refuse(snapshot: Snapshot, entry: Entry, world: World, reason: str) -> Snap
     return end(snapshot, entry, "SQL_EXCEPTION", reason)
 
 
-def news_of(type: str, entry: Entry, status: str = "") -> News:
+def news_of(type: str, entry: Entry, status: str = "", reason: str = "") -> News:
     return News(
         type,
         entry.id,
         entry.kind,
         table=entry.table,
         status=status,
+        reason=reason.rstrip("."),
         rows=entry.rows,
         estimate=entry.estimate,
         key=entry.cursor,

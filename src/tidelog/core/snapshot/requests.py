@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.core.snapshot.plan import grounded, news_of
-from tidelog.core.snapshot.state import BLOCKING, HANDLED_MAX, Entry, News, Snapshot
+from tidelog.core.snapshot.state import BLOCKING, HANDLED_MAX, INITIAL, Entry, News, Snapshot
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,34 @@ def ask(
         if (id, w.table) not in there
     ]
     if not new:
-        return replace(snapshot, news=(*snapshot.news, News("SKIPPED", id, kind)))
+        return skip(snapshot, id, [w.table for w in wanted], kind, "there is nothing to read")
     ahead = [e for e in snapshot.entries if e.kind == BLOCKING] if kind == BLOCKING else list(snapshot.entries)
     behind = [e for e in snapshot.entries if e not in ahead]
-    started = News("STARTED", id, kind, table=new[0].table, tables=tuple(e.table for e in new))
-    return replace(snapshot, entries=(*ahead, *new, *behind), news=(*snapshot.news, started))
+    asked = dict(snapshot.asked)
+    asked[id] = (*asked.get(id, ()), *(e.table for e in new))
+    started = News("STARTED", id, kind, table=new[0].table)
+    return replace(
+        snapshot, entries=(*ahead, *new, *behind), asked=tuple(asked.items()), news=(*snapshot.news, started)
+    )
 
 
-def stop(snapshot: Snapshot, tables: Collection[str] | None) -> Snapshot:
-    """Take tables out of the queue, all of them if none is named; what is delivered stays delivered."""
+def skip(snapshot: Snapshot, id: str, tables: Sequence[str], kind: str, reason: str) -> Snapshot:
+    """Tell of a request that is not followed."""
+    return replace(snapshot, news=(*snapshot.news, News("SKIPPED", id, kind, tables=tuple(tables), reason=reason)))
+
+
+def miss(snapshot: Snapshot, id: str, tables: Sequence[str], kind: str, reason: str) -> Snapshot:
+    """Tell of a part of a request that is not followed: whoever asked for more hears it."""
+    told = [News("TABLE_SCAN_COMPLETED", id, kind, table=t, status="SKIPPED", reason=reason) for t in tables]
+    return replace(snapshot, news=(*snapshot.news, *told))
+
+
+def stop(snapshot: Snapshot, tables: Collection[str] | None, lost: str = "") -> Snapshot:
+    """Take tables out of the queue, all of them if none is named; what is delivered stays delivered. `lost` says what
+    that means for tables whose rows nobody has asked for, because they were to be read anyway."""
     gone = [e for e in snapshot.entries if tables is None or e.table in tables]
     left = tuple(e for e in snapshot.entries if e not in gone)
-    news = [news_of("TABLE_SCAN_COMPLETED", e, "STOPPED") for e in gone]
+    news = [news_of("TABLE_SCAN_COMPLETED", e, "STOPPED", lost if e.kind == INITIAL else "") for e in gone]
     for id in dict.fromkeys(e.id for e in gone):
         if not any(e.id == id for e in left):
             news.append(news_of("ABORTED", next(e for e in gone if e.id == id)))

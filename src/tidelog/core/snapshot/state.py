@@ -18,7 +18,12 @@ from typing import Any
 from tidelog.contracts import Key
 
 INITIAL, INCREMENTAL, BLOCKING = "initial", "incremental", "blocking"
+SIGNAL = "signal"
+"""The kind of news that is about a signal itself."""
 HANDLED_MAX = 100
+AT_ONCE = HANDLED_MAX // 2
+"""Signals from outside the log that one batch follows: they leave their channel by their ids, when it is committed, so
+these must still be remembered then. The log's own come once anyway, by their place."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,11 @@ class Entry:
         return self.walked and not self.chunks and (self.swept or not self.sweep)
 
     @property
+    def delivered(self) -> bool:
+        """Whether every row that is to come has come."""
+        return self.opened and self.cursor == self.maximum
+
+    @property
     def walked(self) -> bool:
         """Whether every span is planned."""
         return self.opened and self.front == self.maximum
@@ -128,16 +138,20 @@ class News:
     kind: str
     table: str = ""
     tables: tuple[str, ...] = ()
+    """What was asked for, where that became no request; of a request, the state knows it."""
     status: str = ""
     rows: int = 0
     estimate: int = 0
     key: Key | None = None
     maximum: Key | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     entries: tuple[Entry, ...] = ()
+    asked: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """All tables of each request that is not over, also those that are done."""
     paused: bool = False
     emitting: tuple[Emission, ...] = ()
     news: tuple[News, ...] = ()
@@ -178,7 +192,12 @@ class Snapshot:
 
     def settled(self) -> Snapshot:
         """Without what concerned only the batch that ended here."""
-        return replace(self, emitting=(), news=())
+        alive = {e.id for e in self.entries}
+        return replace(self, emitting=(), news=(), asked=tuple(a for a in self.asked if a[0] in alive))
+
+    def tables_of(self, id: str) -> tuple[str, ...]:
+        """The tables that a request asked for; of one that another connector wrote, those that are left."""
+        return dict(self.asked).get(id) or tuple(e.table for e in self.entries if e.id == id)
 
     def to_json(self) -> dict[str, Any]:
         """Compact: what has its default is left out."""
@@ -189,6 +208,7 @@ class Snapshot:
         raw = raw or {}
         return Snapshot(
             entries=tuple(_entry(e) for e in raw.get("entries", ())),
+            asked=tuple((id, tuple(tables)) for id, tables in raw.get("asked", ())),
             paused=raw.get("paused", False),
             emitting=tuple(
                 Emission(_entry(e["entry"]), _chunk(e["chunk"]), e.get("last", False)) for e in raw.get("emitting", ())

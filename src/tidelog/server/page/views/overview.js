@@ -238,7 +238,7 @@ function tableRow(first) {
   return { element, update };
 }
 
-const KINDS = { COMPLETED: "ok", TABLE_SCAN_COMPLETED: "ok", ABORTED: "warning", SKIPPED: "warning" };
+const KINDS = { COMPLETED: "ok", TABLE_SCAN_COMPLETED: "ok", ABORTED: "warning", SKIPPED: "warning", MALFORMED: "warning" };
 
 function toldPanel(name) {
   const list = h("ol.told", { "aria-label": "Notifications, newest first" });
