@@ -150,7 +150,10 @@ def in_log(pieces: Sequence[Slice], files: Files, decoder: Decoder, selection: S
 def _of_change(row: dict[str, Any], names: Sequence[str]) -> Signal | None:
     if row["_op"] == "c":
         parts = signals.of_row([row[name] for name in names])
-        return signals.parse(*parts) if parts is not None else None
+        if parts is None:
+            reason = f"the table of signals has {len(names)} columns, and a signal has an id, a type and data"
+            return signals.Malformed(str(row[names[0]]), reason)
+        return signals.parse(*parts)
     if row["_op"] == "d" and row["_before"]:
         id = str(row["_before"].get(names[0]) or "")
         return signals.WindowClose(id.removesuffix("-open")) if id.endswith("-open") else None

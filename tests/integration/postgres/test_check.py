@@ -338,6 +338,10 @@ def test_a_table_of_signals_in_another_shape(database: Database) -> None:
     for statement in shape.cure.split("; "):
         database.execute(statement)
     assert {f.level for f in findings(wanted)} == {"ok"}
+    database.execute("ALTER TABLE signals ADD created timestamptz DEFAULT now()")
+    assert "nothing else" in one(findings(wanted), "table public.signals").meaning
+    with pytest.raises(ConfigError, match="has 4 columns"):
+        PostgresConnector(wanted).prepare()
 
 
 def test_only_an_ordinary_table_holds_signals(database: Database) -> None:

@@ -131,6 +131,15 @@ def test_a_condition_that_is_wrong(rig: Rig, condition: str) -> None:
     assert rig.database.execute(written) == [(0, 60, False)]
 
 
+def test_a_table_of_signals_that_changes_its_shape(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """What is written there then is no signal, and that is told."""
+    rig.database.execute("ALTER TABLE signals ADD extra text")
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        ask(rig, EXECUTE, "one", "table", data_collections=["public.a"])
+        rig.run(until=lambda _: "4 columns" in caplog.text)
+    assert not rig.target["public.a"]
+
+
 def test_two_requests_at_once(rig: Rig) -> None:
     """Each has its own id, also for the same table."""
     ask(rig, EXECUTE, "one", data_collections=["public.a"])

@@ -85,8 +85,10 @@ def of_signals(config: Config, relations: Sequence[Relation], *, standby: bool) 
 
 
 def _shape(relation: Relation, subject: str) -> Iterator[Finding]:
-    if len(relation.columns) < 3:
-        meaning = f"It has the columns {', '.join(relation.columns)}, and a signal has an id, a type and data."
+    if len(relation.columns) != 3:
+        meaning = (
+            f"It has the columns {', '.join(relation.columns)}, and a signal has an id, a type and data, nothing else."
+        )
         cure = f"DROP TABLE {relation.quoted}; CREATE TABLE {relation.quoted} ({_COLUMNS});"
         yield Finding("error", subject, meaning, cure)
 

@@ -116,6 +116,12 @@ class Slot:
                 hint=f"Run: CREATE TABLE {name} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, "
                 "data varchar(2048)); or correct signal.data.collection, written as schema.table.",
             )
+        if len(found[0].columns) != 3:
+            raise ConfigError(
+                f"The table of signals {name} has {len(found[0].columns)} columns, and a signal has an id, a type and "
+                "data, nothing else.",
+                hint="Make it anew with these three: `tidelog check` prints the SQL.",
+            )
         return found
 
     def _no_tables(self, session: Session) -> ConfigError:
