@@ -410,7 +410,7 @@ class Connector(Protocol):
         when the walk reaches it."""
 
     def estimate(self, scan: Scan) -> int:
-        """About how many rows the table has: from the statistics, without reading it."""
+        """About how many rows there are: from the statistics, without reading them; 0 when nobody knows."""
 
     def walked(self, table: Table, surrogate: str = "") -> tuple[str, ...]:
         """The columns a table is walked by: the `surrogate` if named, else its key; none: by the place of its rows.

@@ -287,8 +287,7 @@ class _World:
         return self._connector.boundaries(scan, low, maximum, rows, count)
 
     def estimate(self, scan: Scan) -> int:
-        """The statistics are about whole tables: nobody knows for how many rows a condition is true."""
-        return 0 if scan.condition else max(0, self._connector.estimate(scan))
+        return max(0, self._connector.estimate(scan))
 
     def settled(self, xid: int) -> bool:
         return self._connector.settled(xid)

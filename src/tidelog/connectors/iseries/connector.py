@@ -266,7 +266,7 @@ class IseriesConnector:
 
     def estimate(self, scan: Scan) -> int:
         found = self._query(walk.ESTIMATE, [scan.table.schema, scan.table.name])
-        return int(found[0][0] or 0) if found else 0
+        return int(found[0][0] or 0) if found and not scan.condition else 0
 
     def export(self, scan: Scan) -> str:
         raise UnsupportedChange(

@@ -110,7 +110,7 @@ class Tables:
 
     def estimate(self, scan: Scan) -> int:
         found = self.query(walk.estimate(scan.table))
-        return int(found[0][0] or 0) if found else 0
+        return int(found[0][0] or 0) if found and not scan.condition else 0
 
     def _walk(self, scan: Scan) -> Walk:
         return walk.plan(scan, self._ask(lambda session: described(session, self._config, scan.table)))

@@ -322,7 +322,7 @@ def _arrow_error(config: Config, state: str, text: str) -> TidelogError:
     if not state and _SERVER_SAYS in text and not _PASSES.search(reason):
         state = _REFUSED
     if state and state not in _SETTINGS_CURE and state[:2] not in _TIME_CURES:
-        return ConfigError(f"PostgreSQL refused a statement: {reason}.", hint="`tidelog check` looks for causes.")
+        return ConfigError(f"PostgreSQL refused a statement: {reason}.")
     return _classify(config, state, reason.rstrip("."))
 
 

@@ -234,6 +234,9 @@ class PostgresConnector:
         return walk.ends(found, False, maximum)
 
     def estimate(self, scan: Scan) -> int:
+        if scan.condition:
+            [(plan,)] = self._tables().ask(walk.expected(self._walk(scan)))
+            return int(plan[0]["Plan"]["Plan Rows"])
         return int(self._tables().query(walk.ESTIMATE, [scan.table.id, scan.table.id])[0][0])
 
     def _tables(self) -> Session:

@@ -203,6 +203,11 @@ def maximum(walk: Walk) -> str:
     return _texts(walk, _where(walk, []), " DESC", "LIMIT 1")
 
 
+def expected(walk: Walk) -> str:
+    """What the planner thinks of the condition; nothing is read."""
+    return f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {walk.source}{_where(walk, [])}"
+
+
 def boundary(walk: Walk, low: Key | None, high: Key | None, rows: int) -> str:
     """The key that ends a span of `rows` rows after `low`, if there are so many up to `high`.
 
