@@ -58,8 +58,10 @@ def telling_of_transactions(primary: Postgres) -> Iterator[None]:
 
 
 def replay(primary: Database, standby: Database) -> None:
-    """Wait until the standby has everything."""
-    (end,) = primary.execute("SELECT pg_current_wal_insert_lsn()::text")[0]
+    """Wait until the standby has everything: up to a commit of our own, for the end of the log may lie behind the head
+    of a page that has no record yet."""
+    primary.execute("SELECT pg_logical_emit_message(true, 'tests', '')")
+    (end,) = primary.execute("SELECT pg_current_wal_flush_lsn()::text")[0]
     deadline = time.monotonic() + 20
     while standby.execute(_REPLAYED, [end]) != [(True,)]:
         assert time.monotonic() < deadline
