@@ -382,6 +382,10 @@ class Connector(Protocol):
     def tables(self) -> list[Table]:
         """The captured tables as they are now."""
 
+    def untold(self, tables: Sequence[Table]) -> list[Table]:
+        """Those of these captured tables whose changes the log does not tell: since we began they were made, or came
+        to match."""
+
     def present(self, ids: Sequence[int]) -> list[Table]:
         """These tables as they are now, captured or not; what is gone is left out."""
 

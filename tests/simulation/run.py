@@ -203,6 +203,7 @@ class Simulation:
     def _requests(self, snapshot: Snapshot) -> Snapshot:
         db = self.database
         covered = [(r.oid, n) for n, r in db.relations.items() if r.published]
+        snapshot = requests.uncover(snapshot, [name for _, name in covered])
         snapshot = requests.cover(snapshot, covered, after=0 if self.fault == "no-after" else db.xid)
         for signal in self.signals:
             if signal.batch <= self.committed and not requests.handled(snapshot, signal.id):

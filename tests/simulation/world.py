@@ -117,10 +117,13 @@ class World:
 
     # -- plan.World ---------------------------------------------------------------------------------------------
 
-    def present(self, entry: Entry) -> Table | None:
+    def present(self, entry: Entry, *, again: bool = False) -> Table | None:  # noqa: ARG002
         self.tick()
         relation = self.database.relations.get(entry.table)
         return relation.table(self._version(entry.table)) if relation else None
+
+    def rests(self) -> bool:
+        return self.rng.random() < 0.05
 
     def walked(self, table: Table, surrogate: str) -> tuple[str, ...]:  # noqa: ARG002
         return table.key

@@ -24,9 +24,8 @@ def open_channels(file: Path) -> Channels:
 
 def append(file: Path, *ids: str, end: str = "\n") -> None:
     with file.open("a", encoding="utf-8") as out:
-        out.write(
-            "\n".join(json.dumps({"id": id, "type": "log", "data": {"message": "\u2028 \x85"}}) for id in ids) + end
-        )
+        lines = [{"id": id, "type": "log", "data": {"message": "\u2028 \x85"}} for id in ids]
+        out.write("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + end)
 
 
 def waiting(channels: Channels) -> list[str]:

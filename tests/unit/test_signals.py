@@ -24,6 +24,7 @@ from tidelog.core.signals import (
     matching,
     of_lines,
     of_row,
+    of_values,
     parse,
     tables_of,
 )
@@ -230,3 +231,43 @@ def test_nothing_fails(type: str, data: Any) -> None:
 @given(st.lists(JSON.map(json.dumps) | st.text()))
 def test_no_line_fails(lines: list[str]) -> None:
     assert len(of_lines(lines)) == sum(bool(line.strip()) for line in lines)
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999}", "(" * 5000 + ")" * 5000])
+def test_a_pattern_that_python_chokes_on(pattern: str) -> None:
+    found = parse("1", "execute-snapshot", {"data-collections": [pattern]})
+    assert isinstance(found, Malformed)
+    assert "is not a regular expression" in found.reason
+
+
+def test_json_that_is_nested_too_deeply() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    (line,) = of_lines([deep])
+    assert isinstance(line, Malformed)
+    assert line.id.startswith("nameless-")
+    found = parse("1", "execute-snapshot", deep)
+    assert isinstance(found, Malformed)
+    assert found == Malformed("1", "execute-snapshot: its JSON is nested too deeply")
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\u0000"])
+@pytest.mark.parametrize(
+    "signal",
+    [
+        '{"id": "x%s", "type": "pause-snapshot"}',
+        '{"id": "x", "type": "execute-snapshot", "data": {"data-collections": ["public.a%s"]}}',
+        '{"id": "x", "type": "execute-snapshot", "data": {"data-collections": ["a"], "surrogate-key": "%s"}}',
+        '{"id": "x", "type": "execute-snapshot", "data": {"data-collections": ["a"], "additional-condition": "%s"}}',
+        '{"id": "x", "type": "log", "data": {"message": "%s"}}',
+    ],
+)
+def test_what_json_can_spell_and_nobody_can_write(signal: str, half: str) -> None:
+    (found,) = of_lines([signal % half])
+    assert isinstance(found, Malformed)
+    assert f"{found.id}{found.reason}".encode()
+
+
+def test_rows_with_another_number_of_columns() -> None:
+    assert of_values(["1", "pause-snapshot", None]) == Pause("1")
+    found = of_values(["1", "pause-snapshot", None, "more"])
+    assert found == Malformed("1", "the table of signals has 4 columns, and a signal has an id, a type and data")

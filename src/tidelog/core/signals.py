@@ -27,6 +27,7 @@ _TABLES, _CONDITIONS, _CONDITION, _SURROGATE = (
 _MEMBERS = ("type", _TABLES, _CONDITIONS, _CONDITION, _SURROGATE)
 _STOP_MEMBERS = ("type", _TABLES)
 _CONDITION_MEMBERS = ("data-collection", "filter")
+_TOO_DEEP = "its JSON is nested too deeply"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ def parse(id: str, type: str, data: str | Mapping[str, Any] | None) -> Signal:
         return _BUILD[type](id, data)
     except ValueError as exc:
         return Malformed(id, f"{type}: {exc}")
+    except RecursionError:
+        return Malformed(id, f"{type}: {_TOO_DEEP}")
 
 
 def of_row(values: Sequence[str | None] | None) -> Row | None:
@@ -108,6 +111,15 @@ def of_row(values: Sequence[str | None] | None) -> Row | None:
     return id or "", type or "", data
 
 
+def of_values(values: Sequence[str | None]) -> Signal:
+    """A row of the table of signals, however many columns that has."""
+    row = of_row(values)
+    if row is None:
+        reason = f"the table of signals has {len(values)} columns, and a signal has an id, a type and data"
+        return Malformed((values[0] if values else "") or "", reason)
+    return parse(*row)
+
+
 def of_lines(lines: Iterable[str]) -> list[Signal]:
     """Of a file: one JSON object a line."""
     return [_of_line(line.strip()) for line in lines if line.strip()]
@@ -115,10 +127,11 @@ def of_lines(lines: Iterable[str]) -> list[Signal]:
 
 def _of_line(line: str) -> Signal:
     try:
-        raw = json.loads(line)
+        return of_object(json.loads(line))
     except ValueError:
         return Malformed(_nameless(line), f"this line is not JSON: {line[:100]}")
-    return of_object(raw)
+    except RecursionError:
+        return Malformed(_nameless(line), _TOO_DEEP)
 
 
 def of_object(raw: Any) -> Signal:
@@ -128,6 +141,8 @@ def of_object(raw: Any) -> Signal:
     id, type = raw.get("id"), raw.get("type")
     if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
         return Malformed(_nameless(raw), "the signal has no id")
+    if not _sound(str(id)):
+        return Malformed(_nameless(raw), "the signal's id is no text that can be written down")
     if not isinstance(type, str):
         return Malformed(str(id), "the signal has no type")
     return parse(str(id), type, raw.get("data"))
@@ -186,7 +201,7 @@ def _pattern(name: Any, member: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"{member} has {json.dumps(name, default=str)}, which is not a table's name or pattern")
     try:
-        compiled(name.strip(), re.DOTALL)
+        compiled(_written(name, member), re.DOTALL)
     except re.error as exc:
         raise ValueError(f"{name!r} is not a regular expression ({exc})") from exc
     return name.strip()
@@ -227,14 +242,25 @@ def _optional(raw: Mapping[str, Any], name: str) -> str:
     found = raw.get(name)
     if not isinstance(found, str | None):
         raise ValueError(f"{name} is {found!r}, not a text")  # noqa: TRY004
-    return (found or "").strip()
+    return _written(found or "", name)
+
+
+def _written(text: str, member: str) -> str:
+    if not _sound(text):
+        raise ValueError(f"{member} has {text!r}, which no database can hold as text")
+    return text.strip()
+
+
+def _sound(text: str) -> bool:
+    """JSON can spell what is no text: half a character, or the end of one."""
+    return not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
 
 
 def _log(id: str, data: Any) -> Signal:
     message = _members(data).get("message")
     if not isinstance(message, str):
         raise ValueError("it has no message")  # noqa: TRY004
-    return Log(id, message)
+    return Log(id, _written(message, "message"))
 
 
 def told(message: str, position: str) -> str:
@@ -297,6 +323,11 @@ class Window:
 
     def close_row(self, closed: str) -> Row:
         return f"{self.chunk}-close", CLOSE, window_data(self.opened, closed, self.asked_by, self.table)
+
+
+def closed_by(opening: str) -> Row:
+    """The closing row that says what the deletion of a window's opening row does."""
+    return f"{opening.removesuffix('-open')}-close", CLOSE, None
 
 
 def window_data(opened: str, closed: str = "", asked_by: str = "", table: str = "") -> str:

@@ -89,7 +89,7 @@ class Notices:
             "seconds_left": round((total - entry.rows) / rate) if rate > 0 and total > entry.rows else None,
             "planned": sum(not chunk.staged for chunk in entry.chunks),
             "staged": sum(chunk.staged for chunk in entry.chunks),
-            "emitted": entry.next - len(entry.chunks),
+            "emitted": entry.emitted,
         }
 
     def _notification(self, news: News, tables: tuple[str, ...], now_s: float) -> Notification:

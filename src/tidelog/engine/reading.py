@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.contracts import Connector, Slice, Status
-from tidelog.core.signals import Signal
 from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.plan import Now
-from tidelog.core.snapshot.state import Emission, Snapshot
+from tidelog.core.snapshot.state import Emission, Heard, Snapshot
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.following import Following
@@ -148,8 +147,8 @@ class Reading:
             ahead = self._ahead(snapshot, start.position, position, reached, events)
             if position > start.position or ahead != snapshot.settled():
                 return self._reached(start, position, ahead)
+            self._served.wait(start.position, 0.0 if snapshot.idle else _WAIT_S)
             if over:
-                self._served.wait(start.position, _WAIT_S if snapshot.entries else 0.0)
                 return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
@@ -380,12 +379,12 @@ class Reading:
         )
         return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged)
 
-    def _heard(self, start: int, end: int) -> list[tuple[int, Signal]]:
+    def _heard(self, start: int, end: int) -> list[Heard]:
         """The signals that the log holds between two positions."""
         name = self.snapshots.settings.heard_table
         pieces = self.journal.plan(start, end) if name and start < end else []
         mine = [p for p in pieces if p.table is not None and p.table.qualified == name]
-        return in_log(mine, self._files, self.connector.decoder(), self.connector.selection())
+        return in_log(mine, self._files, self.connector.decoder())
 
     def _logged(self, oid: int) -> str:
         table = next((t for t in self.journal.tables() if t.id == oid), None)
@@ -416,7 +415,7 @@ class Reading:
         target."""
         if self._target is None:
             return True
-        if snapshot.entries and not snapshot.paused and not self._silent:
+        if not snapshot.idle and not self._silent:
             return False
         return self._served.caught_up(self._target, 0)
 

@@ -19,6 +19,7 @@ from tidelog.contracts import Decoder, Slice
 from tidelog.core import signals
 from tidelog.core.signals import Signal
 from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.core.snapshot.state import Heard
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.selection import Selection
@@ -50,7 +51,7 @@ class Channels:
         """Every signal that has not left its channel, oldest first."""
         found: list[Signal] = []
         for path in self._sent():
-            found += signals.of_lines(path.read_text(encoding="utf-8").splitlines())
+            found += signals.of_lines(_lines(path))
         if self._file is not None:
             found += signals.of_lines(self._file.lines())
         return found
@@ -58,7 +59,7 @@ class Channels:
     def settle(self, ids: Collection[str]) -> None:
         """Take out what was followed."""
         for path in self._sent():
-            if _ids(path.read_text(encoding="utf-8")) <= {*ids, ""}:
+            if _ids(_lines(path)) <= {*ids, ""}:
                 path.unlink(missing_ok=True)
         if self._file is not None:
             self._file.drop({*ids, ""})
@@ -91,7 +92,7 @@ class SignalFile:
 
     def drop(self, ids: Collection[str]) -> None:
         lines = _lines(self._taken)
-        left = [line for line in lines if not _ids(line) <= set(ids)]
+        left = [line for line in lines if not _ids([line]) <= set(ids)]
         if not left:
             self._taken.unlink(missing_ok=True)
         elif left != lines:
@@ -129,32 +130,28 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _ids(text: str) -> set[str]:
-    return {signal.id for signal in signals.of_lines(text.splitlines())}
+def _ids(lines: Sequence[str]) -> set[str]:
+    return {signal.id for signal in signals.of_lines(lines)}
 
 
-def in_log(pieces: Sequence[Slice], files: Files, decoder: Decoder, selection: Selection) -> list[tuple[int, Signal]]:
-    """What the log tells of the table of signals, by position: rows that were put into it; the end of an open window
-    may also be told by the deletion of its row."""
-    heard: list[tuple[int, Signal]] = []
+def in_log(pieces: Sequence[Slice], files: Files, decoder: Decoder) -> list[Heard]:
+    """What the log tells of the table of signals: rows that were put into it; the end of an open window may also be
+    told by the deletion of its row. Whatever is filtered or masked elsewhere, signals are not."""
+    heard: list[Heard] = []
     for piece in pieces:
         assert piece.table is not None
-        rows = decoder.typed(segment.load(files, piece), piece.table, selection).rows
+        rows = decoder.typed(segment.load(files, piece), piece.table, Selection()).rows
         for row in rows.to_pylist():
-            signal = _of_change(row, [c.name for c in piece.table.columns])
-            if signal is not None:
-                heard.append((row["_position"], signal))
+            values = _of_change(row, [c.name for c in piece.table.columns])
+            if values is not None:
+                heard.append((row["_position"], values))
     return heard
 
 
-def _of_change(row: dict[str, Any], names: Sequence[str]) -> Signal | None:
+def _of_change(row: dict[str, Any], names: Sequence[str]) -> tuple[str | None, ...] | None:
     if row["_op"] == "c":
-        parts = signals.of_row([row[name] for name in names])
-        if parts is None:
-            reason = f"the table of signals has {len(names)} columns, and a signal has an id, a type and data"
-            return signals.Malformed(str(row[names[0]]), reason)
-        return signals.parse(*parts)
+        return tuple(None if row[name] is None else str(row[name]) for name in names)
     if row["_op"] == "d" and row["_before"]:
         id = str(row["_before"].get(names[0]) or "")
-        return signals.WindowClose(id.removesuffix("-open")) if id.endswith("-open") else None
+        return signals.closed_by(id) if id.endswith("-open") else None
     return None

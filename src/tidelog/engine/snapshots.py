@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -20,11 +21,12 @@ from tidelog.core.snapshot import document, java_keys, plan, requests
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.plan import Bounds, Manifest, Now
 from tidelog.core.snapshot.requests import Wanted
-from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, News, Snapshot
+from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
 from tidelog.engine.stage import Stage
+from tidelog.engine.trouble import Trouble
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
@@ -32,6 +34,8 @@ from tidelog.model.schema import Table
 _LOG = logging.getLogger("tidelog.snapshots")
 LOST = "rows of the initial snapshot were not read"
 NO_TABLE = "no captured table matches"
+UNTOLD = "its changes are not in the log yet: it is captured from the pipeline's next start on"
+ANEW = "every table is read anew"
 
 
 class Snapshots:
@@ -49,8 +53,8 @@ class Snapshots:
         self.notices = Notices(self.settings, home, name)
         self._begun = False
         self._told = ""
-        self._missed: list[tuple[int, Signal]] = []
-        """Signals of the log that could not be followed while the database was away."""
+        self._away = Trouble("The snapshots wait")
+        self._failing = Trouble("A chunk could not be read and is tried again")
 
     def first(self) -> Snapshot:
         """The state of a first start: every captured table is asked for, unless no rows are wanted."""
@@ -71,7 +75,8 @@ class Snapshots:
         what the source does not have."""
         tables = self._connector.tables()
         self._begun = True
-        fresh = Snapshot(known=tuple(t.id for t in tables), handled=snapshot.handled)
+        ended = requests.stop(snapshot.settled(), None, ANEW)
+        fresh = Snapshot(known=tuple(t.id for t in tables), handled=snapshot.handled, news=ended.news)
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
         wanted = [Wanted(t.qualified, sweep=bool(t.key) and selection.key_of(t) == t.key) for t in tables]
@@ -122,18 +127,19 @@ class Snapshots:
         sent = None if first.cursor is None else java_keys.key_values(first.cursor, types)
         return document.write(queue, sent, java_keys.key_values(first.maximum, types))
 
-    def advance(
-        self, start: Snapshot, heard: Sequence[tuple[int, Signal]], now: Now, logged: Callable[[int], str]
-    ) -> Snapshot:
+    def advance(self, start: Snapshot, heard: Sequence[Heard], now: Now, logged: Callable[[int], str]) -> Snapshot:
         """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
-        does not answer, the snapshots wait and the stream goes on."""
-        snapshot = start.settled()
-        self._missed += heard
+        does not answer, the snapshots wait and the stream goes on; the signals wait in the state."""
+        snapshot = replace(start.settled(), heard=(*start.heard, *heard))
+        if self._away.rests:
+            return snapshot
+        began_s = time.monotonic()
         try:
             snapshot = self._followed(snapshot, now)
-            return plan.advance(snapshot, _World(self._connector, self._stage, logged), now, self._bounds)
+            world = _World(self._connector, self._stage, logged, self._failing)
+            return plan.advance(snapshot, world, now, self._bounds)
         except TransientError as exc:
-            _LOG.warning("The snapshots wait: %s", exc)
+            self._away.met(exc.message, time.monotonic() - began_s)
             return snapshot
         except ConfigError:
             self._stage.keep({e.name(c) for e in start.entries for c in e.chunks if c.staged})  # to be tried again
@@ -141,12 +147,10 @@ class Snapshots:
 
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
-        if self.settings.mode == "no_data" and not snapshot.known:
-            return snapshot
         tables = [(t.id, t.qualified) for t in self._connector.tables()]
-        after = self._connector.next_xid()
+        snapshot = requests.uncover(snapshot, [name for _, name in tables])
         if self.settings.mode != "no_data":
-            snapshot = requests.cover(snapshot, tables, after=after)
+            snapshot = requests.cover(snapshot, tables, after=self._connector.next_xid())
         if self.settings.mode == "always" and not snapshot.entries:
             return self.again(snapshot, "always")
         return snapshot
@@ -159,12 +163,11 @@ class Snapshots:
             snapshot = self._resumed(snapshot)
             self._begun = True
         waiting = self._waiting(snapshot)
-        for at, signal in self._missed:
-            snapshot = self._follow(snapshot, at, signal)
+        for at, values in snapshot.heard:
+            snapshot = self._follow(snapshot, at, signals.of_values(values))
         for signal in waiting:
             snapshot = self._once(snapshot, now.reached, signal)
-        self._missed = []
-        return snapshot
+        return replace(snapshot, heard=())
 
     def _waiting(self, start: Snapshot) -> list[Signal]:
         """Of the channels outside the log: as many as one batch may follow, the rest has its turn in the next."""
@@ -215,20 +218,32 @@ class Snapshots:
 
     def _ask(self, snapshot: Snapshot, signal: Execute) -> Snapshot:
         """What cannot be read is told, and the rest is read; but never more rows than were asked for."""
-        captured = [t.qualified for t in self._connector.tables()]
+        found = self._connector.tables()
+        captured = [t.qualified for t in found]
         tables = signals.tables_of(signal, captured)
         missing = signals.unmatched(signal.collections, captured)
         idle = set(signals.unmatched([pattern for pattern, _ in signal.conditions], tables)) - set(missing)
         if missing:
             _LOG.warning("The signal %r: %s: %s", signal.id, NO_TABLE, ", ".join(missing))
-        if not tables:
-            return requests.skip(snapshot, signal.id, signal.collections, signal.kind, NO_TABLE)
+        untold = [t.qualified for t in self._connector.untold([t for t in found if t.qualified in tables])]
+        if untold:
+            _LOG.warning("The signal %r: %s: %s", signal.id, ", ".join(untold), UNTOLD)
+        if not set(tables) - set(untold):
+            reason = UNTOLD if untold else NO_TABLE
+            return requests.skip(snapshot, signal.id, signal.collections, signal.kind, reason)
         if idle:
             why = f"the condition for {', '.join(sorted(idle))} concerns none of the tables that were asked for"
             _LOG.warning("The signal %r was skipped: %s", signal.id, why)
             return requests.skip(snapshot, signal.id, signal.collections, signal.kind, why)
-        wanted = [Wanted(t, signals.condition_for(signal, t)) for t in tables]
+        new = {t.qualified for t in found if t.id not in snapshot.known}
+        after = self._connector.next_xid() if new & set(tables) else 0
+        wanted = [
+            Wanted(t, signals.condition_for(signal, t), after=after if t in new else 0)
+            for t in tables
+            if t not in untold
+        ]
         snapshot = requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
+        snapshot = requests.miss(snapshot, signal.id, untold, signal.kind, UNTOLD)
         return requests.miss(snapshot, signal.id, missing, signal.kind, NO_TABLE)
 
 
@@ -250,16 +265,22 @@ def _closed(snapshot: Snapshot, attempt: str, at: int) -> Snapshot:
 class _World:
     """The database and the stage as they are during one planning."""
 
-    def __init__(self, connector: Connector, stage: Stage, logged: Callable[[int], str]) -> None:
+    def __init__(self, connector: Connector, stage: Stage, logged: Callable[[int], str], failing: Trouble) -> None:
         self._connector = connector
         self._stage = stage
         self.logged = logged
+        self._failing = failing
         self._present: dict[int, Table | None] = {}
 
-    def present(self, entry: Entry) -> Table | None:
+    def rests(self) -> bool:
+        return self._failing.rests
+
+    def present(self, entry: Entry, *, again: bool = False) -> Table | None:
+        if not entry.opened and again:
+            return next((t for t in self._connector.tables() if t.qualified == entry.table), None)
         if not entry.opened:
             return self._captured.get(entry.table)
-        if entry.oid not in self._present:
+        if again or entry.oid not in self._present:
             found = self._connector.present([entry.oid])
             self._present[entry.oid] = found[0] if found else None
         return self._present[entry.oid]
@@ -275,7 +296,10 @@ class _World:
     def manifest(self, name: str) -> Manifest | None:
         notes = [self._stage.note(name, attempt) for attempt in self._attempts.get(name, ())]
         found = [note.manifest for note in notes if note is not None]
-        return min(found, key=lambda m: (bool(m.failed or m.refused), m.attempt), default=None)
+        best = min(found, key=lambda m: (bool(m.failed or m.refused), m.attempt), default=None)
+        if best is not None and best.failed:
+            self._failing.met(best.failed)
+        return best
 
     def walked(self, table: Table, surrogate: str) -> tuple[str, ...]:
         return self._connector.walked(table, surrogate)

@@ -34,7 +34,12 @@ _ASCII = {
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile(translated(pattern), flags)
+    try:
+        return re.compile(translated(pattern), flags)
+    except OverflowError as exc:
+        raise re.error("a number in it is too large", pattern) from exc
+    except RecursionError as exc:
+        raise re.error("it is nested too deeply", pattern) from exc
 
 
 def translated(pattern: str) -> str:

@@ -206,7 +206,7 @@ class Rig:
                 return count
             if self.batch():
                 count, quiet = count + 1, 0
-            elif not self.snapshot.get("entries"):
+            elif not self.snapshot.get("entries") and not self.snapshot.get("heard"):
                 quiet += 1
             else:
                 count += 1

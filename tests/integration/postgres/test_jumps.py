@@ -13,6 +13,7 @@ from tests.integration.postgres.world import until
 from tests.servers import Database
 from tidelog.engine import capture
 from tidelog.engine.jumps import Jump
+from tidelog.engine.signals import send
 from tidelog.errors import PositionLost
 from tidelog.spark.source import JUMP
 
@@ -232,6 +233,20 @@ def test_anew(fresh: Jumper) -> None:
         fresh.run()
         fresh.check("t")
         assert len(fresh.reads) == 9
+
+
+def test_anew_while_somebody_waits_for_a_snapshot(fresh: Jumper) -> None:
+    """Everything is read anyway; whoever has asked hears that his own request is over."""
+    fresh.source |= {"snapshot.mode": "initial", "incremental.snapshot.chunk.size": "5"}
+    with fresh:
+        insert(fresh, 1, 30)
+        fresh.run()
+        send(fresh.folder / "signals", "execute-snapshot", {"data-collections": ["public.t"]}, "asked")
+        fresh.run(until=lambda r: len(r.reads) > 32)
+        fresh.jump(None)
+        fresh.run()
+        fresh.check("t")
+        assert [n["id"] for n in fresh.told("ABORTED")] == ["asked"]
 
 
 def test_a_first_start_from_an_offset_of_elsewhere(fresh: Jumper) -> None:

@@ -20,20 +20,30 @@ from tidelog.errors import TransientError
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 
 
-@pytest.fixture
-def rig(database: Database, tmp_path: Path) -> Iterator[Rig]:
-    """Tables a, b and c, of which nothing was delivered yet."""
+def tables(database: Database) -> None:
+    """The tables a, b and c, and that of signals."""
     for name in "abc":
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text, place int UNIQUE NOT NULL)")
         database.execute(f"INSERT INTO {name} SELECT i, '{name}' || i, 1000 - i FROM generate_series(1, 60) i")
     database.execute(SIGNALS)
+
+
+def rig_for(database: Database, folder: Path, more: dict[str, str]) -> Rig:
     source = {
         "snapshot.mode": "no_data",
         "incremental.snapshot.chunk.size": "10",
         "signal.data.collection": "public.signals",
-        "signal.file": str(tmp_path / "signals.jsonl"),
+        "signal.file": str(folder / "signals.jsonl"),
+        **more,
     }
-    with Rig(database, tmp_path / "pipeline", source) as made:
+    return Rig(database, folder / "pipeline", source)
+
+
+@pytest.fixture
+def rig(database: Database, tmp_path: Path) -> Iterator[Rig]:
+    """Of the tables nothing was delivered yet."""
+    tables(database)
+    with rig_for(database, tmp_path, {}) as made:
         made.run()
         yield made
 
@@ -191,19 +201,21 @@ def test_more_signals_than_are_remembered(rig: Rig, channel: str, caplog: pytest
 
 
 def test_a_database_that_is_away_loses_no_signal(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log goes on meanwhile: what it has asked is remembered."""
+    """The log goes on meanwhile: what it has asked is remembered, also by whoever starts after a crash."""
     connector = rig._reader().reading.connector
 
     def away() -> Any:
-        monkeypatch.undo()
         raise TransientError("away")
 
     ask(rig, EXECUTE, "one", "table", data_collections=["public.a"])
     rig.catch_up()
     monkeypatch.setattr(connector, "tables", away)
+    rig.run(until=lambda r: bool(r.snapshot.get("heard")))
+    rig.crash()
     settle(rig, "one")
     rig.run()
     rig.check("a")
+    assert not rig.snapshot.get("heard")
 
 
 def test_stop(rig: Rig) -> None:
@@ -355,3 +367,100 @@ def test_blocking(rig: Rig) -> None:
     rig.check("a")
     assert rig.target["public.c"][(1,)]["v"].count("!") == 4
     assert [n["aggregate_type"] for n in rig.told("COMPLETED")] == ["Initial Snapshot"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "windows"),
+    [
+        ("column.include.list", "public\\.a\\.(id|v)", "insert_insert"),
+        ("column.exclude.list", ".*\\.data", "insert_delete"),
+        ("column.mask.with.8.chars", ".*\\.(type|data)", "insert_insert"),
+        ("skipped.operations", "c,d", "insert_delete"),
+    ],
+)
+def test_signals_are_never_filtered(database: Database, tmp_path: Path, setting: str, value: str, windows: str) -> None:
+    """Whatever is left out, masked or skipped elsewhere: a signal is read as it was written, and windows close."""
+    tables(database)
+    more = {setting: value, "read.only": "false", "incremental.snapshot.watermarking.strategy": windows}
+    with rig_for(database, tmp_path, more) as rig:
+        rig.run()
+        ask(rig, EXECUTE, "one", "table", data_collections=["public.a"])
+        settle(rig, "one")
+        rig.run()
+        assert read_ids(rig, "a") == list(range(1, 61))
+
+
+def test_a_table_that_is_not_published_yet(database: Database, tmp_path: Path) -> None:
+    """Its rows would come, and never its changes: it is refused until the next start, which publishes it."""
+    tables(database)
+    with rig_for(database, tmp_path, {}) as rig:
+        rig.run()
+        database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
+        database.execute("INSERT INTO late SELECT i, 'l' || i FROM generate_series(1, 30) i")
+        ask(rig, EXECUTE, "both", data_collections=["public.a", "public.late"])
+        settle(rig, "both")
+        ask(rig, EXECUTE, "late", data_collections=["public.late"])
+        settle(rig, "late")
+        rig.run()
+        assert not read_ids(rig, "late")
+        assert sorted(rig.statuses()) == [("both", "public.a", "SUCCEEDED"), ("both", "public.late", "SKIPPED")]
+        assert [n["id"] for n in rig.told("SKIPPED")] == ["late"]
+        rig.crash()
+        ask(rig, EXECUTE, "again", data_collections=["public.late"])
+        settle(rig, "again")
+        database.execute("UPDATE late SET v = 'changed' WHERE id = 7")
+        database.execute("DELETE FROM late WHERE id = 8")
+        rig.run()
+        rig.check("late")
+
+
+def test_a_new_table_waits_for_transactions_older_than_its_publication(database: Database, tmp_path: Path) -> None:
+    """What they wrote before it was published is in no log: the chunk must see it."""
+    tables(database)
+    database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c, signals")
+    more = {"publication.autocreate.mode": "disabled", "publication.name": "mine"}
+    with rig_for(database, tmp_path, more) as rig:
+        rig.run()
+        database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
+        with database.connect() as open_one:
+            open_one.execute("BEGIN")
+            open_one.execute("INSERT INTO late VALUES (1, 'old')")
+            database.execute("ALTER PUBLICATION mine ADD TABLE late")
+            ask(rig, EXECUTE, "one", data_collections=["public.late"])
+            settle(rig, "one")
+            for _ in range(5):
+                rig.batch()
+            assert not rig.told("COMPLETED")
+            open_one.execute("COMMIT")
+        rig.run()
+        rig.check("late")
+
+
+def test_a_table_left_out_is_not_read_on(database: Database, tmp_path: Path) -> None:
+    """Also where no table is read by itself."""
+    tables(database)
+    with rig_for(database, tmp_path, {}) as rig:
+        ask(rig, EXECUTE, "one", data_collections=["public.a"])
+        rig.run(until=lambda r: len(r.reads) >= 10)
+        rig.crash()
+        read = len(rig.reads)
+        rig.source["table.exclude.list"] = "public\\.a"
+        rig.run()
+        assert len(rig.reads) == read
+        assert rig.statuses() == [("one", "public.a", "STOPPED")]
+
+
+def test_a_table_that_ddl_holds_stops_nothing_else(database: Database, tmp_path: Path) -> None:
+    tables(database)
+    with rig_for(database, tmp_path, {}) as rig:
+        rig.run()
+        with database.connect() as ddl:
+            ddl.execute("BEGIN")
+            ddl.execute("LOCK TABLE a IN ACCESS EXCLUSIVE MODE")
+            ask(rig, EXECUTE, "one", data_collections=["public.a"])
+            settle(rig, "one")
+            database.execute("INSERT INTO b VALUES (1000, 'meanwhile', 0)")
+            rig.run(until=lambda r: (1000,) in r.target["public.b"])
+            assert not read_ids(rig, "a")
+        rig.run()
+        rig.check("a")

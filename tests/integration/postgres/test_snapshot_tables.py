@@ -8,6 +8,8 @@ import pytest
 
 from tests.integration.postgres.snapshot_writers import items, times
 from tests.servers import Database
+from tidelog.engine.signals import send
+from tidelog.errors import TransientError
 
 ALTERED = {
     "add": "ALTER TABLE items ADD COLUMN extra int NOT NULL DEFAULT 7",
@@ -110,3 +112,44 @@ def test_keys_of_two_columns_with_a_collation(database: Database, tmp_path: Path
         rig.hooks.opened = insert
         rig.run()
         rig.check("pairs", "a,b")
+
+
+@pytest.mark.parametrize("kind", ["initial", "incremental"])
+def test_a_key_that_is_renamed_before_a_chunk_is_read(database: Database, tmp_path: Path, kind: str) -> None:
+    """The chunk that was planned names a column that is gone: the walk begins anew, by the new name."""
+    mode = "initial" if kind == "initial" else "no_data"
+    with items(database, tmp_path, size=20) as rig:
+        rig.source["snapshot.mode"] = mode
+        if kind == "incremental":
+            rig.run()
+            send(rig.folder / "signals", "execute-snapshot", {"data-collections": ["public.items"]}, "asked")
+        rig.hooks.planned = times(lambda: database.execute("ALTER TABLE items RENAME COLUMN id TO pk"), 2)
+        rig.run()
+        assert {row["pk"] for _, row in rig.reads if "pk" in row} == {
+            pk for (pk,) in database.execute("SELECT pk FROM items")
+        }
+        assert [status for _, _, status in rig.statuses()] == ["SUCCEEDED"]
+
+
+def test_a_chunk_that_fails(database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried again after a moment, from where it was, by smaller chunks; why is told once; and what counts as
+    delivered is what was."""
+    failures = 3
+
+    def fail() -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise TransientError("canceling statement due to statement timeout")
+
+    with items(database, tmp_path) as rig, caplog.at_level("WARNING", "tidelog"):
+        rig.source["incremental.snapshot.chunk.size"] = "auto"
+        rig.hooks.opened = fail
+        rig.run(until=lambda _: failures < 0)
+        (entry,) = rig.snapshot["entries"]
+        assert entry["size"] < 20_000
+        assert not entry.get("emitted")
+        rig.run()
+        rig.check("items")
+    told = [r.getMessage() for r in caplog.records if "statement timeout" in r.getMessage()]
+    assert told == ["A chunk could not be read and is tried again: canceling statement due to statement timeout"]

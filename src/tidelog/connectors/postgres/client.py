@@ -89,9 +89,12 @@ _PAUSE_S = 0.001
 class Session:
     """An ordinary connection; statements commit by themselves."""
 
-    def __init__(self, config: Config, *, application: str = "tidelog", read_only: bool = False) -> None:
+    def __init__(
+        self, config: Config, *, application: str = "tidelog", read_only: bool = False, patience_s: int = 0
+    ) -> None:
+        """`patience_s`: how long to wait for a table that somebody else has locked; 0: for ever."""
         self._config = config
-        settings = f"{_RENDERING}{_READ_ONLY}" if read_only else _RENDERING
+        settings = f"{_RENDERING} -c lock_timeout={patience_s}s{_READ_ONLY if read_only else ''}"
         with translated(config):
             self._connection = psycopg.connect(_conninfo(config, application, settings=settings), autocommit=True)
 

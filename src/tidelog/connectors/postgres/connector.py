@@ -20,11 +20,13 @@ from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
-from tidelog.errors import ConfigError, UnsupportedChange
+from tidelog.errors import ConfigError, TidelogError, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 _ROWS_PER_READ = 50_000
+_PATIENCE_S = 2
+"""For tables that DDL holds: the stream waits while a snapshot is planned."""
 
 _OLDEST = "SELECT pg_is_in_recovery(), pg_snapshot_xmin(pg_current_snapshot())::text"
 _YOUNGEST = """
@@ -116,6 +118,9 @@ class PostgresConnector:
 
     def tables(self) -> list[Table]:
         return self._slot.captured(self._reader())
+
+    def untold(self, tables: Sequence[Table]) -> list[Table]:
+        return self._slot.unpublished(self._reader(), tables)
 
     def present(self, ids: Sequence[int]) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).present(ids)
@@ -243,7 +248,7 @@ class PostgresConnector:
         """As the role that reads tables, and unable to write: conditions are SQL that somebody else wrote."""
         with self._lock:
             if self._walker is None or self._walker.closed:
-                self._walker = Session(as_reader(self._config), read_only=True)
+                self._walker = Session(as_reader(self._config), read_only=True, patience_s=_PATIENCE_S)
             return self._walker
 
     def _source(self, table: Table) -> str:
@@ -262,10 +267,14 @@ class PostgresConnector:
                 f"The table {scan.table.qualified} has no key: it can't be read in windows that the source is told of.",
                 hint="Give it a primary key, name a surrogate key, or leave read.only as it is (true).",
             )
-        session = Session(as_reader(self._config))
-        session.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        session.query(f"LOCK TABLE {quoted(scan.table)} IN ACCESS SHARE MODE")
-        name = str(session.query("SELECT pg_export_snapshot()")[0][0])
+        session = Session(as_reader(self._config), patience_s=_PATIENCE_S)
+        try:
+            session.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            session.query(f"LOCK TABLE {quoted(scan.table)} IN ACCESS SHARE MODE")
+            name = str(session.query("SELECT pg_export_snapshot()")[0][0])
+        except TidelogError:
+            session.close()
+            raise
         self._exports[name] = session
         return name
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.connectors.postgres import check, survey
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import Session, lsn_text
@@ -24,6 +26,21 @@ SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
 """
 
 _PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
+
+_UNPUBLISHED = """
+WITH RECURSIVE publication AS (SELECT oid, puballtables FROM pg_publication WHERE pubname = %s),
+     tree(root, oid) AS (
+       SELECT wanted, wanted FROM unnest(%s::oid[]) AS wanted
+        UNION ALL SELECT tree.root, inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
+SELECT tree.root::bigint
+  FROM tree JOIN pg_class c USING (oid) CROSS JOIN publication p
+ GROUP BY tree.root
+HAVING NOT bool_or(p.puballtables
+                   OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)
+                   OR {in_schema})
+"""
+"""From the catalog's own tables: the view that lists all this waits for whoever holds one of them."""
+_IN_SCHEMA = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"
 
 _VIA_ROOT = "WITH (publish_via_partition_root = true)"
 _START_OVER = (
@@ -178,6 +195,12 @@ class Slot:
             raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
         _, _, safe, _, pending, kept = found[0]
         return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
+
+    def unpublished(self, session: Session, tables: Sequence[Table]) -> list[Table]:
+        """Those of which neither they nor a partition of theirs is published."""
+        sql = _UNPUBLISHED.format(in_schema=_IN_SCHEMA if session.version >= 150000 else "false")
+        found = {oid for (oid,) in session.query(sql, [self._config.publication, [t.id for t in tables]])}
+        return [t for t in tables if t.id in found]
 
     def captured(self, session: Session) -> list[Table]:
         """What is delivered: the table of signals is not, whatever the lists say."""

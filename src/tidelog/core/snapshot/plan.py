@@ -47,8 +47,9 @@ class Manifest:
 class World(Protocol):
     """The database and the stage, as they are now."""
 
-    def present(self, entry: Entry) -> Table | None:
-        """The entry's table: by its number once the entry is open, by its name before; None when there is none."""
+    def present(self, entry: Entry, *, again: bool = False) -> Table | None:
+        """The entry's table: by its number once the entry is open, by its name before; None when there is none.
+        `again`: whatever was found a moment ago."""
 
     def walked(self, table: Table, surrogate: str) -> tuple[str, ...]: ...
 
@@ -71,6 +72,9 @@ class World(Protocol):
 
     def manifest(self, name: str) -> Manifest | None:
         """One attempt that read this chunk, if there is one."""
+
+    def rests(self) -> bool:
+        """Whether a reading has failed just now: the next one waits a moment."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,10 @@ def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snaps
     snapshot = _stage(snapshot, world, now, bounds)
     snapshot = _check(snapshot, world)  # after staging: what was read last may have seen another table too
     snapshot = _emit(snapshot, now)
-    snapshot = grounded(snapshot) if now.full else _plan(snapshot, world, now, bounds)
+    if now.full:
+        snapshot = grounded(snapshot)
+    elif not world.rests():
+        snapshot = _plan(snapshot, world, now, bounds)
     return _retire(_forget(snapshot))
 
 
@@ -178,11 +185,16 @@ def _stage(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsh
         elif manifest.refused:
             snapshot = _refuse(snapshot, current, world, manifest.refused)
         elif manifest.failed:
-            kept = current.chunks[: current.chunks.index(chunk)]
-            snapshot = _put(snapshot, current, replace(current, chunks=kept, next=current.next + 1))
+            snapshot = _put(snapshot, current, _failed(current, chunk))
         else:
             snapshot = _put(snapshot, current, _staged(current, chunk, manifest, now, bounds))
     return snapshot
+
+
+def _failed(entry: Entry, chunk: Chunk) -> Entry:
+    """Once more from there, by smaller chunks: what takes too long for the server's patience is read in parts."""
+    smaller = max(_SIZE_MIN, (entry.size or _SIZE_FIRST) // _SHRINK_MAX)
+    return replace(entry, chunks=entry.chunks[: entry.chunks.index(chunk)], next=entry.next + 1, size=smaller)
 
 
 def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bounds) -> Entry:
@@ -236,7 +248,8 @@ def _emit(snapshot: Snapshot, now: Now) -> Snapshot:
 def _emitted(entry: Entry, chunk: Chunk) -> Entry:
     if chunk.keys:
         return replace(entry, chunks=entry.chunks[1:], swept=True)
-    return replace(entry, chunks=entry.chunks[1:], cursor=chunk.high, rows=entry.rows + chunk.rows)
+    rows, emitted = entry.rows + chunk.rows, entry.emitted + 1
+    return replace(entry, chunks=entry.chunks[1:], cursor=chunk.high, rows=rows, emitted=emitted)
 
 
 def _passed(entry: Entry, chunk: Chunk, now: Now, windows: dict[str, int]) -> bool:
@@ -384,9 +397,12 @@ def end(snapshot: Snapshot, entry: Entry, status: str, reason: str = "") -> Snap
 
 def _refuse(snapshot: Snapshot, entry: Entry, world: World, reason: str) -> Snapshot:
     """A table that can't be read ends its snapshot; one that everybody counts on, all. A table that is gone is no
-    wonder: that is told by whoever looks for it."""
-    if world.present(entry) is None:
+    wonder: that is told by whoever looks for it. Nor is one that has another key meanwhile: its walk begins anew."""
+    table = world.present(entry, again=True)
+    if table is None:
         return snapshot
+    if entry.opened and walk_of(table, entry.key) != entry.walk:
+        return _put(snapshot, entry, entry.closed())
     if entry.kind == INITIAL:
         raise ConfigError(f"The table {entry.table} cannot be read: {reason}")
     return end(snapshot, entry, "SQL_EXCEPTION", reason)

@@ -17,6 +17,8 @@ class Wanted:
     condition: str = ""
     sweep: bool = False
     """Whether the target may lose what the source does not have: for all rows of a table that has a key."""
+    after: int = 0
+    """Of a table that is new to the log: the id below which transactions may have written what the log never tells."""
 
 
 def handled(snapshot: Snapshot, id: str) -> bool:
@@ -28,20 +30,12 @@ def handle(snapshot: Snapshot, id: str) -> Snapshot:
     return replace(snapshot, handled=(*snapshot.handled, id)[-HANDLED_MAX:])
 
 
-def ask(
-    snapshot: Snapshot,
-    id: str,
-    wanted: Sequence[Wanted],
-    kind: str,
-    *,
-    surrogate: str = "",
-    after: int = 0,
-) -> Snapshot:
+def ask(snapshot: Snapshot, id: str, wanted: Sequence[Wanted], kind: str, *, surrogate: str = "") -> Snapshot:
     """Add tables to the queue; those that make the stream wait come first."""
     there = {(e.id, e.table) for e in snapshot.entries}
     waits = {e.table: e.after for e in snapshot.entries if e.after}  # whoever asks for a new table waits as well
     new = [
-        Entry(id, w.table, kind, w.condition, surrogate, w.sweep and not w.condition, waits.get(w.table, after))
+        Entry(id, w.table, kind, w.condition, surrogate, w.sweep and not w.condition, waits.get(w.table, w.after))
         for w in wanted
         if (id, w.table) not in there
     ]
@@ -95,15 +89,17 @@ def resume(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, paused=False, news=(*snapshot.news, *told))
 
 
-def cover(snapshot: Snapshot, tables: Sequence[tuple[int, str]], *, after: int) -> Snapshot:
-    """Follow a changed selection: snapshot tables that are newly covered, forget those that no longer are."""
-    names = {name for _, name in tables}
+def uncover(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """Forget tables that are no longer among those covered."""
     lost = [e.table for e in snapshot.entries if e.table not in names]
-    snapshot = stop(snapshot, lost) if lost else snapshot
-    new = [Wanted(name) for oid, name in tables if oid not in snapshot.known]
+    return stop(snapshot, lost) if lost else snapshot
+
+
+def cover(snapshot: Snapshot, tables: Sequence[tuple[int, str]], *, after: int) -> Snapshot:
+    """Snapshot tables that are newly covered."""
+    new = [Wanted(name, after=after) for oid, name in tables if oid not in snapshot.known]
     if snapshot.known and new:
-        id = f"new-{after}"
-        snapshot = ask(snapshot, id, new, "initial", after=after)
+        snapshot = ask(snapshot, f"new-{after}", new, INITIAL)
     return replace(snapshot, known=tuple(oid for oid, _ in tables))
 
 

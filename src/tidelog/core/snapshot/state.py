@@ -26,6 +26,10 @@ AT_ONCE = HANDLED_MAX // 2
 these must still be remembered then. The log's own come once anyway, by their place."""
 
 
+Heard = tuple[int, tuple[str | None, ...]]
+"""A row of the table of signals: where it stands in the log, and its columns."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     number: int
@@ -81,6 +85,8 @@ class Entry:
     size: int = 0
     """Rows per chunk, as readings so far suggest."""
     rows: int = 0
+    emitted: int = 0
+    """Chunks that are delivered."""
     estimate: int = 0
 
     @property
@@ -157,6 +163,8 @@ class Snapshot:
     news: tuple[News, ...] = ()
     windows: tuple[tuple[str, int], ...] = ()
     """Attempts whose closing row was met in the log, and where; until their chunks are emitted."""
+    heard: tuple[Heard, ...] = ()
+    """Signals of the log that could not be followed yet, because the database was away."""
     handled: tuple[str, ...] = ()
     """The last signals that were followed: one that comes again does nothing."""
     known: tuple[int, ...] = ()
@@ -178,6 +186,11 @@ class Snapshot:
     @property
     def flying(self) -> int:
         return sum(len(e.chunks) for e in self.entries)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be done before somebody asks."""
+        return not self.heard and (self.paused or not self.entries)
 
     @property
     def blocking(self) -> bool:
@@ -215,6 +228,7 @@ class Snapshot:
             ),
             news=tuple(_news(n) for n in raw.get("news", ())),
             windows=tuple((attempt, at) for attempt, at in raw.get("windows", ())),
+            heard=tuple((at, tuple(values)) for at, values in raw.get("heard", ())),
             handled=tuple(raw.get("handled", ())),
             known=tuple(raw.get("known", ())),
             settling=tuple((oid, until) for oid, until in raw.get("settling", ())),
