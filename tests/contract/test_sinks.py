@@ -422,6 +422,25 @@ def test_keys_without_end(rare: Make, kind: str) -> None:
     assert numbers(target, dated, "until") == {1: last, 3: last}
 
 
+def test_what_becomes_text_is_written_as_the_database_does(rig: Make) -> None:
+    target, last = rig(), ENDLESS[pa.date32()]
+    typed = table(Column("id", "int4"), numeric("n", 20, 10), Column("day", "date"))
+    small, large = Decimal("-0.0000000001"), Decimal("1234567890.5")
+    target.feed((typed, [c(id=1, n=Decimal(0), day=last), c(id=2, n=small, day=-735_000), c(id=3)]))
+    target.feed((typed, [c(id=4, n=large, day=2_932_898), c(id=5, n=Decimal(1), day=-last - 1)]))
+    text = table(Column("id", "int4"), Column("n", "text"), Column("day", "text"))
+    target.feed((typed, [c(id=6, n=Decimal(0), day=last)]), (text, [c(id=7, n="0", day="0044-08-22 BC")]))
+    assert [(row["n"], row["day"]) for row in target.read(text)] == [
+        ("0.0000000000", "infinity"),
+        ("-0.0000000001", "0044-08-22 BC"),
+        (None, None),
+        ("1234567890.5000000000", "10000-01-02"),
+        ("1.0000000000", "-infinity"),
+        ("0.0000000000", "infinity"),
+        ("0", "0044-08-22 BC"),
+    ]
+
+
 def numbers(target: Rig, version: Table, column: str) -> dict[int, int]:
     found = target.content(version)
     kind = pa.int32() if pa.types.is_date(found[column].type) else pa.int64()

@@ -223,3 +223,30 @@ def test_decimals_widen_with_their_values() -> None:
     v1, v2 = table(ID, Column("n", number=2, **numeric(5, 2))), table(ID, Column("n", number=2, **numeric(8, 3)))
     old = pa.table({"id": pa.array([1], pa.int32()), "n": pa.array([Decimal("1.25")], pa.decimal128(5, 2))})
     assert transform(step(v1, v2).steps, old)["n"].to_pylist() == [Decimal("1.250")]
+
+
+def test_decimals_and_days_become_the_texts_that_the_database_writes() -> None:
+    v1 = table(ID, Column("n", number=2, **numeric(20, 10)), Column("d", "date", number=3))
+    v2 = table(ID, Column("n", "text", number=2), Column("d", "text", number=3))
+    done = step(v1, v2)
+    assert not done.asked
+    events = [
+        {"id": 1, "n": Decimal(0), "d": 2**31 - 1},
+        {"id": 2, "n": Decimal("-0.0000000001"), "d": -735_000},
+        {"id": 3, "n": Decimal("1.5"), "d": 0},
+        {"id": 4, "n": None, "d": None},
+    ]
+    expected = {
+        "n": ["0.0000000000", "-0.0000000001", "1.5000000000", None],
+        "d": ["infinity", "0044-08-22 BC", "1970-01-01", None],
+    }
+    rows = pa.Table.from_pylist(events, pa.schema([shape(v1).field(c.name) for c in v1.columns]))
+    assert transform(done.steps, rows).select(["n", "d"]).to_pydict() == expected
+    assert run(v1, v2, *({**e, "_op": "c"} for e in events)).rows.select(["n", "d"]).to_pydict() == expected
+
+
+def test_a_key_that_becomes_text_is_the_same_text_in_old_images() -> None:
+    v1 = table(Column("id", number=1, **numeric(20, 10)))
+    v2 = table(Column("id", "text", number=1))
+    found = run(v1, v2, {"id": Decimal(1), "_op": "u", "_before": {"id": Decimal(0)}}).rows
+    assert found["_before"].to_pylist() == [{"id": "0.0000000000"}]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -57,6 +59,16 @@ def test_rows_with_them_can_be_shown(kind: pa.DataType) -> None:
         {"d": None, "e": date(1970, 1, 3), "s": {"x": None}},
     ]
     assert texts(endless).to_pylist() == ["infinity", None]
+
+
+@pytest.mark.parametrize("scale", [0, 2, 6, 7, 10, 20])
+@pytest.mark.parametrize("wide", [pa.decimal128, pa.decimal256])
+def test_decimals_have_all_their_digits(wide: Callable[[int, int], pa.DataType], scale: int) -> None:
+    unit = Decimal(1).scaleb(-scale)
+    given = [Decimal(0), unit, -unit, None, Decimal("-12"), Decimal("9000000") + unit, 10 * unit]
+    values = pa.array([None, *given], wide(38, scale))[1:]
+    plain = [None if value is None else f"{value.quantize(unit):f}" for value in given]
+    assert texts(values).to_pylist() == texts(pa.chunked_array([values[:2], values[2:]])).to_pylist() == plain
 
 
 def test_differences_with_them_can_be_told() -> None:

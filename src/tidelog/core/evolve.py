@@ -200,12 +200,18 @@ def _column(step: Step, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
     if step.origin is None:
         return pa.repeat(step.fill, rows.num_rows) if step.fill is not None else pa.nulls(rows.num_rows, kind)
     column = rows[step.origin]
-    if plain(column.type) == plain(kind) or widens(plain(column.type), plain(kind)):
-        return column.cast(kind)
-    return as_text(column) if pa.types.is_string(kind) else pa.nulls(rows.num_rows, kind)
+    if pa.types.is_string(plain(kind)) or plain(column.type) == plain(kind) or widens(plain(column.type), plain(kind)):
+        return _cast(column, kind)
+    return pa.nulls(rows.num_rows, kind)
 
 
-def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def _cast(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Arrow's own texts of days and decimals are not always the database's."""
+    turns = pa.types.is_string(plain(kind)) and not pa.types.is_string(plain(column.type))
+    return (as_text(column) if turns else column).cast(kind)
+
+
+def as_text(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Any values as readable text; the database may write them otherwise."""
     try:
         return texts(column)
@@ -251,7 +257,7 @@ def _narrow_before(rows: pa.Table, key: dict[str, str], shape: pa.Schema) -> pa.
 
 def _narrow(before: pa.StructArray, key: dict[str, str], kind: pa.StructType) -> pa.StructArray:
     whole = dict(zip([f.name for f in before.type], before.flatten(), strict=True))
-    columns = [whole[old].cast(kind.field(new).type) for new, old in key.items()]
+    columns = [_cast(whole[old], kind.field(new).type) for new, old in key.items()]
     absent = pa.array(np.asarray(before.is_null()))
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=absent)
 

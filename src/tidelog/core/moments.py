@@ -38,8 +38,29 @@ def written(values: pa.ChunkedArray | pa.Array) -> list[str | None]:
 
 
 def texts(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Values of any plain type as Arrow writes them, and those that it can't write, as PostgreSQL does."""
-    return pa.array(written(values), pa.string()) if distant(values) else values.cast(pa.string())
+    """Values of any plain type as Arrow writes them, and those that it can't write, as PostgreSQL does; decimals with
+    all their digits."""
+    if distant(values):
+        return pa.array(written(values), pa.string())
+    return _digits(values) if pa.types.is_decimal(values.type) else values.cast(pa.string())
+
+
+def _digits(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Arrow writes an exponent where more than six zeros would follow the point: then the point is set by hand."""
+    found, scale = values.cast(pa.string()), values.type.scale
+    if not pc.any(pc.match_substring(found, "E")).as_py():
+        return found
+    padded = pc.replace_substring_regex(_unscaled(values).cast(pa.string()), r"^(-?)", r"\1" + "0" * scale)
+    return pc.replace_substring_regex(padded, rf"^(-?)0*(\d+)(\d{{{scale}}})$", r"\1\2.\3")
+
+
+def _unscaled(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The digits alone, as whole numbers."""
+    wide = pa.decimal256 if pa.types.is_decimal256(values.type) else pa.decimal128
+    kind = wide(values.type.precision, 0)
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
+    return values.view(kind)
 
 
 def legible(rows: pa.Table) -> list[dict[str, Any]]:

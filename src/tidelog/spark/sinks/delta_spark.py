@@ -332,6 +332,7 @@ def _expression(step: Step, present: pa.Schema) -> Any:
     kind = _spark_type(step.field.type)
     if step.origin is not None and _fits(present.field(step.origin).type, step.field.type):
         value = F.col(quote(step.origin))
+        value = _written(value, present.field(step.origin).type) if pa.types.is_string(step.field.type) else value
     else:
         value = _literal(step.fill)
     return value.cast(kind).alias(step.field.name, metadata=_metadata(step.field))
@@ -339,6 +340,27 @@ def _expression(step: Step, present: pa.Schema) -> Any:
 
 def _fits(old: pa.DataType, new: pa.DataType) -> bool:
     return bool(plain(old) == plain(new) or widens(plain(old), plain(new)) or pa.types.is_string(new))
+
+
+def _written(value: Any, kind: pa.DataType) -> Any:
+    """As PostgreSQL writes it where Spark's cast does not: days, and decimals, whose cast depends on a setting."""
+    from pyspark.sql import functions as F
+
+    if pa.types.is_decimal(kind):
+        return F.replace(F.format_number(value, kind.scale), F.lit(","))
+    return _day(value) if pa.types.is_date(kind) else value
+
+
+def _day(day: Any) -> Any:
+    """Spark has no infinite days, and writes years before Christ and after 9999 with a sign."""
+    from pyspark.sql import functions as F
+
+    year, number = F.year(day), F.unix_date(day)
+    era = F.when(year > 0, "").otherwise(" BC")
+    counted = F.when(year > 0, year).otherwise(1 - year)
+    text = F.format_string("%04d-%02d-%02d%s", counted, F.month(day), F.dayofmonth(day), era)
+    endless = F.when(number == 2**31 - 1, "infinity").when(number == -(2**31), "-infinity")
+    return endless.when(day.isNotNull(), text)
 
 
 def _literal(value: pa.Scalar | None) -> Any:
