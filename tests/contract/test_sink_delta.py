@@ -35,6 +35,17 @@ def rig(tmp_path: Path) -> Rig:
     return Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
 
 
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_key_that_becomes_null_and_was_null(rig: Rig, newer: bool) -> None:
+    """One row of the source stays one row, also where the batch ends with another version of the table."""
+    loose = replace(table(Column("id", "int4"), Column("n", "text"), key=("id", "n")), old_image="full")
+    last = replace(loose, columns=(*loose.columns, Column("more", "text", number=3))) if newer else loose
+    rig.feed((loose, [c(id=1, n="n"), c(id=2, n=None)]))
+    rig.feed((loose, [u(id=1, n=None, before={"id": 1, "n": "n"})]), versions=[last])
+    rig.feed((loose, [u(id=1, n="z", before={"id": 1}), u(id=2, n="y", before={"id": 2})]), versions=[last])
+    assert [(row["id"], row["n"]) for row in rig.read(last)] == [(1, "z"), (2, "y")]
+
+
 def test_a_crash_between_evolving_and_merging(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     v1 = table(Column("id", "int4"), Column("a", "text"))
     rig.feed((v1, [c(id=1, a="1"), c(id=2, a="2")]))

@@ -43,9 +43,11 @@ class World:
     key: tuple[str, ...]
     rows: dict[Key, Row] = field(default_factory=dict)
     events: list[Row] = field(default_factory=list)
+    full: bool = False
+    """Whether the log tells the whole old row of every update, or its key if that changed."""
 
     def step(self, op: str, which: int, new: Row, hidden: frozenset[str]) -> None:
-        keys = sorted(self.rows)
+        keys = sorted(self.rows, key=repr)
         at = tuple(new[k] for k in self.key)
         if op == "t":
             self.rows.clear()
@@ -69,7 +71,7 @@ class World:
         self.rows[target] = whole
         left_out = sorted(hidden - set(self.key))
         told = {c: v for c, v in whole.items() if c not in left_out}
-        before = dict(zip(self.key, at, strict=True)) if target != at else None
+        before = old if self.full else dict(zip(self.key, at, strict=True)) if target != at else None
         self.events.append({"op": "u", "row": told, "before": before, "unchanged": left_out or None})
 
 
@@ -91,7 +93,11 @@ small = st.integers(0, 3)
 row = st.fixed_dictionaries(
     {"a": small, "b": st.sampled_from(["p", "q"]), "x": st.none() | small, "y": st.none() | st.text("yz", max_size=2)}
 )
-event = st.tuples(st.sampled_from("ccuuumdmdt"), st.integers(0, 9), row, st.frozensets(st.sampled_from(["x", "y"])))
+hidden = st.frozensets(st.sampled_from(["x", "y"]))
+event = st.tuples(st.sampled_from("ccuuumdmdt"), st.integers(0, 9), row, hidden)
+loose = row.flatmap(lambda r: st.sampled_from(["p", None]).map(lambda b: {**r, "b": b}))
+loose_event = st.tuples(st.sampled_from("ccuummmmd"), st.integers(0, 9), loose, hidden)
+"""With keys that may be NULL: only a whole old row tells from which key such a row came."""
 
 
 @settings(max_examples=400, deadline=None)
@@ -108,6 +114,36 @@ def test_the_fold_is_what_one_by_one_gives(
     cut = data.draw(st.integers(0, len(world.events)))
     runs = [Run(changes(world.events[:cut])), Run(changes(world.events[cut:]))]
     assert apply(fold(runs, key), key, target) == world.rows
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from([("b",), ("a", "b")]), st.lists(loose_event, max_size=8), st.lists(loose_event, max_size=14))
+def test_keys_that_are_null_or_become_so(key: tuple[str, ...], past: list[Any], batch: list[Any]) -> None:
+    world = World(key, full=True)
+    for e in past:
+        world.step(*e)
+    target, world.events = dict(world.rows), []
+    for e in batch:
+        world.step(*e)
+    assert apply(fold([Run(changes(world.events), whole=True)], key), key, target) == world.rows
+
+
+@pytest.mark.parametrize(("old", "new"), [("n", None), (None, "n")])
+def test_a_key_leaves_null_and_comes_to_it(old: str | None, new: str | None) -> None:
+    events = [{"op": "u", "row": {"a": 1, "b": new, "x": 2}, "before": {"a": 1, "b": old, "x": 1}}]
+    folded = fold([Run(changes(events), whole=True)], ["a", "b"])
+    assert folded.deletes.select(["a", "b"]).to_pylist() == [{"a": 1, "b": old}]
+    assert folded.upserts.select(["a", "b"]).to_pylist() == [{"a": 1, "b": new}]
+
+
+def test_null_in_an_old_image_of_less_than_the_row_is_no_value() -> None:
+    """Runs of both kinds in one batch: the log may begin to tell the whole row at any time."""
+    event = {"op": "u", "row": {"a": 1, "b": "n"}, "before": {"a": 1, "b": None}}
+    unknown, other = changes([event]), changes([{**event, "row": {"a": 2, "b": "n"}, "before": {"a": 2, "b": None}}])
+    folded = fold([Run(unknown), Run(other, whole=True)], ["a", "b"])
+    assert folded.deletes.select(["a", "b"]).to_pylist() == [{"a": 2, "b": None}]
+    silent = fold([Run(changes([{**event, "before": None}, event]), whole=True)], ["a", "b"])
+    assert silent.deletes.num_rows == 1
 
 
 @settings(max_examples=200, deadline=None)

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_fold import COLUMNS, Key, Row, World, changes, event
+from tests.unit.test_fold import COLUMNS, Key, Row, World, changes, event, loose_event
 from tidelog.core.fold import Run
 from tidelog.core.snapshot.watermark import Replayed, Visible
 from tidelog.core.snapshot.window import reconcile, stamp, uncovered
+from tidelog.model.schema import Table
+from tidelog.spark import chunks
 
 UNKNOWN = "?"
 State = dict[Key, Row]
@@ -28,9 +30,9 @@ def log(events: list[Row]) -> pa.Table:
     return changes(events)
 
 
-def emitted(rows: list[Row], window: pa.Table, key: tuple[str, ...], cut: int = 0) -> State:
+def emitted(rows: list[Row], window: pa.Table, key: tuple[str, ...], cut: int = 0, *, whole: bool = False) -> State:
     staged = chunk(rows)
-    runs = [Run(window[:cut]), Run(window[cut:])]
+    runs = [Run(window[:cut], whole=whole), Run(window[cut:], whole=whole)]
     found = reconcile(staged, runs, key)
     assert found.schema.equals(staged.schema)
     assert set(found["_op"].to_pylist()) <= {"r"}
@@ -71,8 +73,8 @@ def _apply(state: State, e: Row, key: tuple[str, ...]) -> None:
 class History:
     """A table's life: its state after each event, and the events."""
 
-    def __init__(self, key: tuple[str, ...], past: list[Any], life: list[Any]) -> None:
-        world = World(key)
+    def __init__(self, key: tuple[str, ...], past: list[Any], life: list[Any], *, full: bool = False) -> None:
+        world = World(key, full=full)
         for e in past:
             world.step(*e)
         world.events = []
@@ -101,6 +103,19 @@ def test_a_chunk_of_the_whole_table(
     window = uncovered(log(history.events), Replayed(read))
     reads = emitted(list(history.states[read].values()), window, key, data.draw(st.integers(0, window.num_rows)))
     assert reads.items() <= history.states[end].items()
+    assert deliver(target, reads, history.events[start:], key, None) == history.states[end]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(loose_event, max_size=8), st.lists(loose_event, max_size=14), st.data())
+def test_a_chunk_of_a_table_whose_keys_may_be_null(past: list[Any], life: list[Any], data: st.DataObject) -> None:
+    key = ("a", "b")
+    history = History(key, past, life, full=True)
+    end = len(history.events)
+    read, start = data.draw(st.integers(0, end)), data.draw(st.integers(0, end))
+    target = deliver({}, {}, history.events[:start], key, None)
+    window = uncovered(log(history.events), Replayed(read))
+    reads = emitted(list(history.states[read].values()), window, key, whole=True)
     assert deliver(target, reads, history.events[start:], key, None) == history.states[end]
 
 
@@ -194,6 +209,19 @@ def test_an_old_image_of_the_key_alone() -> None:
     narrow = pa.array([{"a": 2}], pa.struct([("a", pa.int32())]))
     events = events.set_column(events.column_names.index("_before"), "_before", narrow)
     assert emitted([row(2)], events, ("a",)) == {(8,): row(8, 6)}
+
+
+@pytest.mark.parametrize("old_image", ["full", "key"])
+@pytest.mark.parametrize("added", [[], ["x"]])
+def test_a_window_knows_what_its_version_tells_of_old_rows(old_image: str, added: list[str]) -> None:
+    """Also where the chunk has a column that the events do not know."""
+    version = Table(1, "public", "t", (), ("a", "b"), old_image)
+    staged = chunk([{"a": 1, "b": None, "x": 1}])
+    events = changes([{"op": "u", "row": {"a": 1, "b": "n"}, "before": {"a": 1, "b": None}}])
+    run = chunks._aligned(events.drop_columns(added), staged.schema, version, version)
+    assert run is not None
+    left = [(row["a"], row["b"]) for row in reconcile(staged, [run], version.key).to_pylist()]
+    assert ((1, None) in left) is (old_image == "key")
 
 
 @pytest.mark.parametrize("rows", [0, 3])

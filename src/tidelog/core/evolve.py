@@ -229,9 +229,9 @@ def _plain(value: Any) -> str:
 
 def conform(version: Table, newest: Table, rows: pa.Table, selection: Selection, shape: pa.Schema, parse: Parse) -> Run:
     """Rows of `version` in the shape of `newest`; columns whose value only the source can tell are `unknown`."""
-    key = selection.key_of(newest)
+    key, whole = selection.key_of(newest), version.old_image == "full"
     if version == newest:
-        return Run(_narrow_before(rows, {k: k for k in key}, shape))
+        return Run(_narrow_before(rows, {k: k for k in key}, shape), whole=whole)
     old = describe(rows.schema, selection.columns_of(version))
     new = describe(shape, selection.columns_of(newest))
     steps = [s for s in plan(old, new, newest, key, parse).steps if s.field.name in new.names]
@@ -241,7 +241,7 @@ def conform(version: Table, newest: Table, rows: pa.Table, selection: Selection,
         body = body.append_column(rows.schema.field(name), rows[name])
     origins = {s.field.name: s.origin for s in steps if s.origin}
     run = _narrow_before(body, {k: origins[k] for k in key if k in origins}, shape)
-    return Run(run, frozenset(s.field.name for s in steps if s.ask), aliases)
+    return Run(run, frozenset(s.field.name for s in steps if s.ask), aliases, whole)
 
 
 def _narrow_before(rows: pa.Table, key: dict[str, str], shape: pa.Schema) -> pa.Table:

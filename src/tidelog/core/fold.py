@@ -47,6 +47,8 @@ class Run:
     """Columns whose value the version that wrote these rows could not tell."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """What `_unchanged` calls a column that has another name by now."""
+    whole: bool = False
+    """The old images tell every column: what is null there was NULL."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,8 @@ class _Log:
     rows: pa.Table
     op: Ints
     absent: Mapping[str, Mask]
+    whole: Mask
+    """The rows whose old image tells every column."""
     truncate: bool
     truncated_at: pa.Scalar | None
 
@@ -182,13 +186,14 @@ class _Log:
     def of(runs: Sequence[Run], reads_last: bool) -> _Log:
         rows = pa.concat_tables([run.rows for run in runs])
         op = pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
-        absent = _absent(runs, rows.num_rows)
+        absent, whole = _absent(runs, rows.num_rows), np.concatenate([_whole(run) for run in runs])
         ends = np.flatnonzero(op == TRUNCATE)
         stamp = rows["_commit_ts"][int(ends[-1])] if len(ends) else None
         order = _order(op, ends, reads_last)
         if order is not None:
             rows, op, absent = rows.take(order), op[order], {c: m[order] for c, m in absent.items()}
-        return _Log(rows.combine_chunks(), op, _some(absent), len(ends) > 0, stamp)
+            whole = whole[order]
+        return _Log(rows.combine_chunks(), op, _some(absent), whole, len(ends) > 0, stamp)
 
 
 def _order(op: Ints, ends: Ints, reads_last: bool) -> Ints | None:
@@ -245,7 +250,7 @@ class _Touches:
         row, count = np.arange(keys.num_rows), keys.num_rows
         alive, move = log.op != DELETE, np.full(count, -1, np.int64)
         old = _old_keys(log.rows["_before"], key)
-        moved = row[:0] if old is None else _moved(keys, old, log.op)
+        moved = row[:0] if old is None else _moved(keys, old, log.op, log.whole)
         if old is None or not len(moved):
             return _Touches(keys, encode(keys), row, log.op, alive, move)
         keys = pa.concat_tables([keys, old.take(moved)]).combine_chunks()
@@ -308,14 +313,21 @@ def _old_keys(before: pa.ChunkedArray, key: tuple[str, ...]) -> pa.Table | None:
     return pa.table({name: pa.chunked_array([p[name] for p in parts]) for name in key})
 
 
-def _moved(keys: pa.Table, old: pa.Table, op: Ints) -> Ints:
-    """The updates that changed the key; an old image without the whole key says nothing about it."""
-    differs, whole = np.zeros(len(op), np.bool_), op == UPDATE
+def _whole(run: Run) -> Mask:
+    valid: Mask = pc.is_valid(run.rows["_before"]).to_numpy()
+    return valid & run.whole
+
+
+def _moved(keys: pa.Table, old: pa.Table, op: Ints, whole: Mask) -> Ints:
+    """The updates that changed the key, also from NULL and to it; an old image that is not `whole` says nothing about
+    a key of which it lacks a part."""
+    differs, known = np.zeros(len(op), np.bool_), op == UPDATE
     for name in keys.column_names:
         new, was = keys[name], old[name]
-        whole &= pc.is_valid(was).to_numpy()
-        differs |= pc.fill_null(pc.not_equal(new, was), False).to_numpy()
-    return np.flatnonzero(whole & differs)
+        present = pc.is_valid(was).to_numpy()
+        known &= present | whole
+        differs |= pc.fill_null(pc.not_equal(new, was), False).to_numpy() | (pc.is_valid(new).to_numpy() != present)
+    return np.flatnonzero(known & differs)
 
 
 def _resolve(log: _Log, touches: _Touches, kept: Ints, soft: bool) -> tuple[pa.Table, dict[str, Mask], pa.Table]:
@@ -378,12 +390,13 @@ def in_order(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Tab
     return [(table, rows) for table, rows in parts if rows.num_rows]
 
 
-def moves(rows: pa.Table, key: Sequence[str]) -> tuple[Ints, pa.Table]:
+def moves(run: Run, key: Sequence[str]) -> tuple[Ints, pa.Table]:
     """The updates that changed the key, and the key that each of them left."""
-    keys, old = rows.select(list(key)), _old_keys(rows["_before"], tuple(key))
+    keys, old = run.rows.select(list(key)), _old_keys(run.rows["_before"], tuple(key))
     if old is None:
         return np.zeros(0, np.int64), keys[:0]
-    moved = _moved(keys, old, pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64))
+    op = pc.index_in(run.rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
+    moved = _moved(keys, old, op, _whole(run))
     return moved, old.take(pa.array(moved)).cast(keys.schema)
 
 

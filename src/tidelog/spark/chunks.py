@@ -184,8 +184,9 @@ def _window(
 
 def _aligned(events: pa.Table, schema: pa.Schema, version: Table, wanted: Table) -> Run | None:
     """Events of another version of the table in the chunk's shape; what they do not tell is unknown."""
+    whole = version.old_image == "full"
     if events.schema.equals(schema) or not events.num_rows:
-        return Run(events)
+        return Run(events, whole=whole)
     if version.key != wanted.key:
         return None
     unknown = [f.name for f in schema if f.name not in events.column_names]
@@ -193,7 +194,7 @@ def _aligned(events: pa.Table, schema: pa.Schema, version: Table, wanted: Table)
         columns = [_column(events, f) for f in schema]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    return Run(pa.table(columns, schema=schema), frozenset(unknown))
+    return Run(pa.table(columns, schema=schema), frozenset(unknown), whole=whole)
 
 
 def _column(events: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:

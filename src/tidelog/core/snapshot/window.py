@@ -79,7 +79,7 @@ class _Touches:
 
     @staticmethod
     def of(rows: pa.Table, window: Sequence[Run], key: list[str]) -> _Touches:
-        left = [moves(run.rows, key) for run in window]
+        left = [moves(run, key) for run in window]
         starts = np.cumsum([0, *(run.rows.num_rows for run in window)])
         moved = np.concatenate([at + start for (at, _), start in zip(left, starts[:-1], strict=True)])
         keys = [rows.select(key), *(run.rows.select(key) for run in window), *(old for _, old in left)]
