@@ -14,7 +14,7 @@ import pytest
 from tidelog.core.compare import Comparison, compare, equal
 from tidelog.engine.verify import verify
 from tidelog.model.schema import Column, Table
-from tidelog.model.selection import Selection
+from tidelog.model.selection import ColumnRule, Selection
 
 NAN = float("nan")
 
@@ -160,6 +160,9 @@ class Rows:
     def bounds(self, _: Table, rows: int) -> list[str]:
         return [str(k) for k in sorted(self.rows)[rows - 1 :: rows]]
 
+    def parse(self, text: str, _: Table, __: Column) -> pa.Scalar:
+        return pa.scalar(int(text), pa.int32())
+
     def read_range(
         self, _: Table, columns: Sequence[str], low: str | None, high: str | None
     ) -> Iterator[pa.RecordBatch]:
@@ -169,8 +172,9 @@ class Rows:
 
 
 def reader(rows: dict[int, str]) -> Any:
-    def read(table: Table, columns: Sequence[str], low: str | None, high: str | None) -> pa.Table:
-        return pa.Table.from_batches(Rows(rows).read_range(table, columns, low, high))
+    def read(table: Table, columns: Sequence[str], low: pa.Scalar | None, high: pa.Scalar | None) -> pa.Table:
+        ends = [None if end is None else str(end.as_py()) for end in (low, high)]
+        return pa.Table.from_batches(Rows(rows).read_range(table, columns, *ends))
 
     return read
 
@@ -188,6 +192,17 @@ def test_verify_finds_what_lies_between_and_beyond_the_ranges() -> None:
     report = verify(Rows(rows), [Rows.table], reader(other), rows_per_range=50)
     assert not report.in_sync
     assert (report.tables[0].result.missing, report.tables[0].result.extra, report.differences) == (1, 3, 5)
+
+
+def test_verify_cuts_no_ranges_by_a_key_that_a_rule_hides() -> None:
+    class Hidden(Rows):
+        def selection(self) -> Selection:
+            return Selection(rules=(ColumnRule("hash", "public.t.id", algorithm="SHA-256"),))
+
+        def bounds(self, *_: object) -> list[str]:
+            raise AssertionError
+
+    assert verify(Hidden({1: "a", 2: "b"}), [Rows.table], reader({1: "a", 2: "b"}), rows_per_range=1).in_sync
 
 
 def test_verify_of_a_table_that_is_not_there() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from deltalake import write_deltalake
 
 from tidelog.model.schema import Column, Table
 from tidelog.spark.reading import read_target
+from tidelog.spark.sinks.delta_rust import RustEngine
 
 ROWS = 100
 DATA = pa.table(
@@ -38,14 +40,15 @@ def table(key: str) -> Table:
 @pytest.mark.parametrize(
     ("key", "low", "high"),
     [
-        ("id", "10", "20"),
+        ("id", pa.scalar(10, pa.int64()), pa.scalar(20, pa.int64())),
         ("name", "k010'x", "k020'x"),
-        ("price", "0.10", "0.20"),
-        ("raw", "\\x0a", "\\x14"),
-        ("at", "1970-01-01 00:00:10+00", "1970-01-01 00:00:20+00"),
+        ("price", Decimal("0.10"), Decimal("0.20")),
+        ("raw", b"\x0a", b"\x14"),
+        ("at", pa.scalar(10_000_000, pa.timestamp("us", "UTC")), pa.scalar(20_000_000, pa.timestamp("us", "UTC"))),
     ],
 )
-def test_ranges_exclude_low_and_include_high(lake: str, key: str, low: str, high: str) -> None:
+def test_ranges_exclude_low_and_include_high(lake: str, key: str, low: Any, high: Any) -> None:
+    low, high = pa.scalar(low), pa.scalar(high)
     hard = read_target({"type": "delta", "path": lake})
     columns = list(dict.fromkeys(["id", key]))
     read = [hard(table(key), columns, *ends) for ends in ((low, high), (low, None), (None, high), (None, None))]
@@ -54,6 +57,19 @@ def test_ranges_exclude_low_and_include_high(lake: str, key: str, low: str, high
     soft = read_target({"type": "delta", "path": lake, "delete.mode": "soft"})(table(key), columns, low, high)
     assert soft is not None
     assert sorted(soft["id"].to_pylist()) == [11, 13, 15, 17, 19]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")])
+def test_ranges_that_end_where_no_calendar_does(tmp_path: Path, kind: pa.DataType) -> None:
+    last = 2**31 - 1 if kind == pa.date32() else 2**63 - 1
+    ends = pa.array([-last - 1, 0, last], kind)
+    rows, target = pa.table({"id": ends, "n": [1, 2, 3]}), RustEngine({}).target(str(tmp_path / "public" / "t"))
+    target.create(rows.schema, {})
+    target.append(rows, None)
+    read = read_target({"type": "delta", "path": str(tmp_path)})
+    spans = ((None, ends[0]), (ends[0], ends[1]), (ends[1], ends[2]), (ends[2], None))
+    found = [read(table("id"), ["id", "n"], *span) for span in spans]
+    assert [part["n"].to_pylist() for part in found if part is not None] == [[1], [2], [3], []]
 
 
 def test_what_is_not_there(lake: str) -> None:

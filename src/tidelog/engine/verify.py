@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from tidelog.contracts import Connector
 from tidelog.core.compare import Comparison, compare
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 
 ROWS_PER_RANGE = 200_000
 
 
-ReadTarget = Callable[[Table, Sequence[str], str | None, str | None], pa.Table | None]
-"""(table, columns, low, high) to the target's rows with low < first key column <= high, texts as the source spells
+ReadTarget = Callable[[Table, Sequence[str], pa.Scalar | None, pa.Scalar | None], pa.Table | None]
+"""(table, columns, low, high) to the target's rows with low < first key column <= high, values as the stream delivers
 them; None for no end. The answer is None when the target has no such table; columns that it lacks are left out."""
 
 Again = Callable[[int], bool]
@@ -95,11 +95,16 @@ def _table(
 
 
 def _ranges(source: Connector, table: Table, rows: int) -> Iterator[tuple[str | None, str | None]]:
-    """Ranges without a gap; one over all when rows may have no first key value to be ranged by."""
-    first = next((c for c in table.columns if c.name in table.key[:1]), None)
-    ranged = first is not None and not first.nullable
+    """Ranges without a gap; one over all when rows may have no first key value to be ranged by, or when a rule hides
+    from the target what the source is ranged by."""
+    first = _first(table)
+    ranged = first is not None and not first.nullable and not source.selection().rules_for(table, first)
     ends = source.bounds(table, rows) if ranged else []
     return zip([None, *ends], [*ends, None], strict=True)
+
+
+def _first(table: Table) -> Column | None:
+    return next((c for c in table.columns if c.name in table.key[:1]), None)
 
 
 def _range(
@@ -124,7 +129,7 @@ def _look(
 ) -> TableReport:
     columns = [c.name for c in source.selection().columns_of(table)]
     ours = _gathered(source.read_range(table, columns, low, high))
-    theirs = read_target(table, columns, low, high)
+    theirs = read_target(table, columns, *(_end(source, table, text) for text in (low, high)))
     absent = theirs is None
     if ours is None and theirs is None:
         return TableReport(table.qualified, Comparison(), absent)
@@ -136,6 +141,11 @@ def _look(
     shared = [c for c in columns if c in theirs.column_names and c in ours.column_names]
     result = compare(ours.select(shared), theirs.select(shared), _usable(table.key, shared), examples_max=examples_max)
     return TableReport(table.qualified, result, absent, lacking)
+
+
+def _end(source: Connector, table: Table, text: str | None) -> pa.Scalar | None:
+    first = _first(table)
+    return None if text is None or first is None else source.parse(text, table, first)
 
 
 def _usable(key: Sequence[str], shared: Sequence[str]) -> Sequence[str]:

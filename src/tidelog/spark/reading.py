@@ -36,7 +36,7 @@ def read_target(sink: Mapping[str, str]) -> ReadTarget:
     options = Options.of({name: text for name, text in sink.items() if name != "type"})
     engine = RustEngine(options.storage)
 
-    def read(table: Table, columns: Sequence[str], low: str | None, high: str | None) -> pa.Table | None:
+    def read(table: Table, columns: Sequence[str], low: pa.Scalar | None, high: pa.Scalar | None) -> pa.Table | None:
         target = engine.target(uri(options.path, table.schema, table.name))
         schema = target.schema()
         if schema is None:
@@ -52,33 +52,27 @@ def read_target(sink: Mapping[str, str]) -> ReadTarget:
     return read
 
 
-def _terms(name: str, kind: pa.DataType, low: str | None, high: str | None) -> Iterator[str]:
+def _terms(name: str, kind: pa.DataType, low: pa.Scalar | None, high: pa.Scalar | None) -> Iterator[str]:
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
         return
-    for sign, text in ((">", low), ("<=", high)):
-        if text is not None:
+    for sign, end in ((">", low), ("<=", high)):
+        if end is not None:
+            text = str(end.as_py())
             value = "'" + text.replace("'", "''") + "'" if pa.types.is_string(kind) else str(int(text))
             yield f"{name} {sign} {value}"
 
 
-def _cut(key: pa.Field, low: str | None, high: str | None) -> Callable[[pa.Table], Mask]:
+def _cut(key: pa.Field, low: pa.Scalar | None, high: pa.Scalar | None) -> Callable[[pa.Table], Mask]:
     """Which rows have low < key <= high."""
 
     def inside(rows: pa.Table) -> Mask:
         found: Mask = np.ones(rows.num_rows, np.bool_)
-        for compare, text in ((pc.greater, low), (pc.less_equal, high)):
-            if text is not None:
-                found &= _mask(compare(rows[key.name], _end(text, key.type)))
+        for compare, end in ((pc.greater, low), (pc.less_equal, high)):
+            if end is not None:
+                found &= _mask(compare(rows[key.name], end.cast(key.type)))
         return found
 
     return inside
-
-
-def _end(text: str, kind: pa.DataType) -> pa.Scalar:
-    """The end of a range in the key's type; bytes are spelt in hexadecimal."""
-    if pa.types.is_binary(kind):
-        return pa.scalar(bytes.fromhex(text.removeprefix("\\x")), kind)
-    return pa.scalar(text).cast(kind)
 
 
 def _mask(values: Any) -> Mask:

@@ -166,11 +166,11 @@ class PostgresConnector:
                 yield self._typed(text, table, columns)
 
     def bounds(self, table: Table, rows: int) -> list[str]:
-        if not table.key:
+        if not table.key or not _sorts_alike(table.column(table.key[0]), self._config.selection):
             return []
         key = _key(table, self._config.selection)
         numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {self._source(table)}"
-        sql = f"SELECT k::text FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
+        sql = f"SELECT format('%s', k) FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
         found = [str(row[0]) for row in self._tables().query(sql)]
         return list(dict.fromkeys(found))
 
@@ -313,11 +313,18 @@ class PostgresConnector:
 
 
 def _key(table: Table, selection: Selection) -> str:
-    """The first key column, comparable alike by the database and by Arrow: what Arrow has as text, by its bytes."""
+    """The first key column, comparable alike by the database and by Arrow: what Arrow has as text, by its bytes. The
+    text is what the log tells, which a cast would not give of `char` and `inet`."""
     column = table.column(table.key[0])
     name = identifier(column.name)
     as_text = pa.types.is_string(types.arrow_type(column, selection))
-    return f'{name}::text COLLATE "C"' if as_text else name
+    return f"format('%s', {name}) COLLATE \"C\"" if as_text else name
+
+
+def _sorts_alike(column: Column, selection: Selection) -> bool:
+    """Whether values keep their order outside the database: arrays become JSON, NaN has no place among floats there,
+    and a numeric loses digits when it becomes one."""
+    return not (column.type.endswith("[]") or pa.types.is_floating(types.arrow_type(column, selection)))
 
 
 def _name_now(column: Column, now: Table) -> str | None:
