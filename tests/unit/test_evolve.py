@@ -42,6 +42,8 @@ META = pa.schema(
 
 
 def arrow(column: Column) -> pa.DataType:
+    if column.type == "numeric" and (column.modifier < 0 or column.modifier >> 16 > 38):
+        return pa.string()
     if column.type == "numeric":
         return pa.decimal128((column.modifier - 4) >> 16, (column.modifier - 4) & 0xFFFF)
     return TYPES[column.type]
@@ -158,6 +160,17 @@ def test_a_target_made_by_others_is_adopted_by_name() -> None:
         (numeric(10, 2), numeric(10, 1), "ask"),
         ({"type": "int4"}, {"type": "text"}, "cast"),
         (numeric(10, 2), {"type": "text"}, "cast"),
+        (numeric(10, 2), {"type": "numeric"}, "cast"),
+        (numeric(10, 2), numeric(50, 2), "ask"),
+        (numeric(10, 2), numeric(50, 0), "ask"),
+        (numeric(50, 2), {"type": "numeric"}, "same"),
+        (numeric(50, 2), numeric(60, 2), "same"),
+        (numeric(50, 2), numeric(60, 4), "ask"),
+        ({"type": "numeric"}, numeric(50, 2), "ask"),
+        ({"type": "int4"}, {"type": "numeric"}, "cast"),
+        ({"type": "int4"}, numeric(50, 2), "ask"),
+        ({"type": "int4"}, {"type": "bpchar", "modifier": 14}, "ask"),
+        ({"type": "date"}, {"type": "json"}, "ask"),
         ({"type": "bool"}, {"type": "text"}, "cast"),
         ({"type": "date"}, {"type": "text"}, "cast"),
         ({"type": "float8"}, {"type": "text"}, "ask"),

@@ -149,7 +149,16 @@ def passage(old: pa.Field, new: pa.Field) -> str:
     a, b = plain(old.type), plain(new.type)
     if a == b:
         return "same" if _same_values(old, new) else "ask"
-    return "cast" if widens(a, b) else "ask"
+    sure = not pa.types.is_string(b) or _keeps_text(old, new)
+    return "cast" if widens(a, b) and sure else "ask"
+
+
+def _keeps_text(old: pa.Field, new: pa.Field) -> bool:
+    """Whether a value that becomes text is its own text: others pad it, round it, quote it or write it otherwise."""
+    now = _meta(new, TYPE).lower()
+    if now == "numeric":
+        return _meta(new, MODIFIER) in ("-1", _meta(old, MODIFIER))
+    return not now or now in _TEXTS
 
 
 def _same_values(old: pa.Field, new: pa.Field) -> bool:
@@ -159,7 +168,14 @@ def _same_values(old: pa.Field, new: pa.Field) -> bool:
     if was != now:
         return False
     before, after = int(_meta(old, MODIFIER) or -1), int(_meta(new, MODIFIER) or -1)
+    if was == "numeric":
+        return after in (-1, before) or (before >= 0 and _scale(before) == _scale(after))
     return before == after or pa.types.is_decimal(new.type) or (was != "bpchar" and _grows(before, after))
+
+
+def _scale(modifier: int) -> int:
+    """The digits after a numeric's point: values are rounded, and zeros written, as far as it says."""
+    return modifier - 4 & 0x7FF
 
 
 def _grows(before: int, after: int) -> bool:
