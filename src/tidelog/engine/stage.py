@@ -1,7 +1,8 @@
 """Where chunks rest between being read and being delivered: beside the journal, where executors reach them.
 
 An attempt to read a chunk writes its rows and then, whole, a note about them; rows without a note do not exist. Names
-are unique to the attempt, so attempts never meet, and the offset says which one counts.
+are unique to the attempt, so attempts never meet, and the offset says which one counts. Nothing waits for the disk:
+what a loss of power has torn is told by its checksum, and counts as lost.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ class Note:
     read_us: int = 0
     letters: int = 0
     """How many rows did not fit their types, and lie in a file of their own."""
+    checksum: int | None = None
+    letters_checksum: int | None = None
+    """Of the two files; None in notes of an older version."""
 
     def to_json(self) -> str:
-        own = {"table": self.table, "watermark": self.watermark, "read_us": self.read_us, "letters": self.letters}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "manifest"}
         return json.dumps({**asdict(self.manifest), **own})
 
     @staticmethod
@@ -66,8 +70,12 @@ class Stage:
         return found
 
     def note(self, chunk: str, attempt: str) -> Note | None:
+        """What an attempt says of itself; None when that is gone, or torn."""
         text = self.files.read(f"{chunk}.{attempt}.json")
-        return Note.from_json(text) if text is not None else None
+        try:
+            return Note.from_json(text) if text is not None else None
+        except ValueError:
+            return None
 
     def put(self, chunk: str, note: Note) -> None:
         self.files.write(f"{chunk}.{note.manifest.attempt}.json", note.to_json().encode())

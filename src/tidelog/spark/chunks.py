@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -91,12 +92,14 @@ def read(journal: str, task: Read, *, texts: bool) -> Note:
     except ConfigError as exc:
         note = Note(Manifest(attempt, refused=str(exc)))
     else:
-        size = _write(stage.files, stage.rows(task.chunk, attempt), found.rows)
-        if found.letters.num_rows:
-            _write(stage.files, stage.letters(task.chunk, attempt), found.letters)
+        size, checksum = _write(stage.files, stage.rows(task.chunk, attempt), found.rows)
+        letters, letters_checksum = found.letters.num_rows, None
+        if letters:
+            _, letters_checksum = _write(stage.files, stage.letters(task.chunk, attempt), found.letters)
         ms = int((time.monotonic() - began) * 1000)
         manifest = Manifest(attempt, found.rows.num_rows, size, ms, found.position, found.table.shape)
-        note = Note(manifest, found.table.to_json(), found.watermark, found.read_us, found.letters.num_rows)
+        seen = found.table.to_json(), found.watermark, found.read_us
+        note = Note(manifest, *seen, letters, checksum, letters_checksum)
     stage.put(task.chunk, note)
     return note
 
@@ -152,7 +155,7 @@ def _staged(journal: str, task: Emit) -> Found | None:
         return None
     note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
     file = stage.rows(task.read.chunk, note.manifest.attempt)
-    rows = load(stage.files, file)
+    rows = load(stage.files, file, note.checksum)
     letters = _letters(stage, task.read.chunk, note)
     if rows is None or letters is None:
         return None
@@ -160,7 +163,9 @@ def _staged(journal: str, task: Emit) -> Found | None:
 
 
 def _letters(stage: Stage, chunk: str, note: Note) -> pa.Table | None:
-    return load(stage.files, stage.letters(chunk, note.manifest.attempt)) if note.letters else FAILURES.empty_table()
+    if not note.letters:
+        return FAILURES.empty_table()
+    return load(stage.files, stage.letters(chunk, note.manifest.attempt), note.letters_checksum)
 
 
 def _window(
@@ -232,10 +237,11 @@ def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) 
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-def _write(files: Files, name: str, rows: pa.Table) -> int:
+def _write(files: Files, name: str, rows: pa.Table) -> tuple[int, int]:
+    """The file's size and checksum."""
     content = dump(rows)
     files.write(name, content)
-    return int(content.size)
+    return int(content.size), zlib.crc32(content)
 
 
 def dump(rows: pa.Table) -> pa.Buffer:
@@ -246,9 +252,16 @@ def dump(rows: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def load(files: Files, name: str) -> pa.Table | None:
+def load(files: Files, name: str, checksum: int | None = None) -> pa.Table | None:
+    """None when the file is gone, or torn: cut, or with holes that only the checksum tells."""
     try:
         with files.open(name) as source:
-            return pa.ipc.open_file(source).read_all()
+            content = source.read_buffer()
     except FileNotFoundError:
+        return None
+    if checksum is not None and zlib.crc32(content) != checksum:
+        return None
+    try:
+        return pa.ipc.open_file(content).read_all()
+    except (pa.ArrowInvalid, OSError):
         return None

@@ -108,6 +108,42 @@ def test_the_journal_is_lost(database: Database, tmp_path: Path, windows: str, l
         assert crashes == 1
 
 
+def _tear(journal: Path, kind: str, torn: Callable[[bytes], bytes]) -> None:
+    files = list(journal.glob(f"chunks/*/*.{kind}"))
+    assert files
+    for file in files:
+        content = file.read_bytes()
+        file.unlink()  # what somebody has mapped stays as it is
+        file.write_bytes(torn(content))
+
+
+def _empty(_: bytes) -> bytes:
+    return b""
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) * 2 // 3]
+
+
+def _holed(content: bytes) -> bytes:
+    middle = slice(len(content) // 4, len(content) * 3 // 4)
+    return content[: middle.start] + bytes(middle.stop - middle.start) + content[middle.stop :]
+
+
+@pytest.mark.parametrize("torn", [_empty, _cut, _holed])
+@pytest.mark.parametrize("kind", ["json", "arrow"])
+def test_the_power_went_before_staged_chunks_were_on_the_disk(
+    database: Database, tmp_path: Path, kind: str, torn: Callable[[bytes], bytes]
+) -> None:
+    """They have their names and not all of their bytes: they are read again, in a batch that delivers them too."""
+    with items(database, tmp_path, "read-only", 20) as rig:
+        writer = write_at(rig, "staged", most=20)
+        rig.run(until=lambda r: bool(r.snapshot.get("emitting")))
+        rig.hooks.planned = times(_die, 1)
+        crashes = _survive(rig, writer, restarted=lambda: _tear(rig.folder / "journal", kind, torn))
+        assert crashes == 1
+
+
 def test_another_parallelism_and_another_chunk_size(database: Database, tmp_path: Path) -> None:
     with items(database, tmp_path, size=15) as rig:
         writer, changes = write_at(rig, "staged", "committed", most=40), iter([(1, "7"), (3, "40")])
