@@ -487,6 +487,17 @@ def test_a_late_write_of_a_reader_that_was_replaced_is_ignored(lab: Lab) -> None
     assert lab.served(third, START, third.end()) == expected(transactions, START, 1 << 40)
 
 
+def test_a_segment_that_was_never_finished_goes_when_the_journal_is_opened(local: Lab) -> None:
+    """Its writer died; nobody else ever writes under that name."""
+    filled(local, log(3), 2)
+    draft = Path(local.files.path(f"{segment.segment_name(1, 99)}.tmp"))
+    draft.write_bytes(b"half a segment")
+    local.journal(own_ledger=True).follow(START)
+    assert draft.exists(), "only who writes the journal may tidy it"
+    local.journal().open(START)
+    assert not draft.exists()
+
+
 def test_two_readers_that_start_on_nothing_do_not_share_names(lab: Lab) -> None:
     transactions = log(4)
     old, new = lab.journal(own_ledger=True), lab.journal(own_ledger=True)

@@ -76,3 +76,11 @@ def test_chunks_outlive_their_batch(batches: Batches) -> None:
     batches.clear(rows)
     batches.clear_all()
     assert (batches.stage.names(""), batches.chunks.names("")) == ([], ["c"])
+
+
+def test_what_died_while_it_staged_goes(batches: Batches) -> None:
+    draft = Path(batches.stage.path("a.tmp"))
+    staged(batches, ORDERS, [1], path="b")
+    draft.write_bytes(b"half a file")
+    batches.clear_all()
+    assert list(draft.parent.iterdir()) == []

@@ -90,6 +90,7 @@ class Reading:
         self._prepared: int | None = None
         self._connector: Connector | None = None
         self._files = files_of(definition, home)
+        self._stage = Stage(self._files.uri, reader)
         self._apart = definition.limits.apart or home.holder("capture") is not None
         self._readers = Readers(self._files)
         self._selections = Selections(self._files)
@@ -243,9 +244,8 @@ class Reading:
     @property
     def snapshots(self) -> Snapshots:
         if self._snapshots is None:
-            stage = Stage(self._files.uri, self._reader)
             self._snapshots = Snapshots(
-                self.connector, self._home, stage, name=self._definition.name, parallelism=self._parallelism
+                self.connector, self._home, self._stage, name=self._definition.name, parallelism=self._parallelism
             )
         return self._snapshots
 
@@ -254,6 +254,8 @@ class Reading:
         self._life, self._change = start.life, start.change
         if self._log is None:
             self._log = self._follow(start) if self._apart else self._capture(start)
+            if not self._silent:
+                self._stage.tidy()
 
     def _follow(self, start: Offset) -> Following:
         self._floor = self._first_needed(start, self._readers.reached(self._reader))

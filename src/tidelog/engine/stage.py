@@ -88,6 +88,10 @@ class Stage:
         """The file with the dead letters of an attempt."""
         return f"{chunk}.{attempt}.letters"
 
+    def tidy(self) -> None:
+        """Delete what attempts that died have left unfinished."""
+        self.files.discard_drafts("")
+
     def keep(self, chunks: set[str]) -> None:
         """Delete everything but these chunks."""
         for name in self.files.names(""):

@@ -114,7 +114,9 @@ class SegmentJournal:
         return {segment.parse_name(name): name for name in names}
 
     def _sweep(self) -> None:
-        """Delete files that do not count: unreadable ones and what came after them, late writes of older readers."""
+        """Delete files that do not count: unreadable ones and what came after them, late writes of older readers,
+        and what they never finished."""
+        self._files.discard_drafts(segment.FOLDER)
         kept = {(e.epoch, e.number) for e in self._entries}
         for key, name in self._names().items():
             if key not in kept:

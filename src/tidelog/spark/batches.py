@@ -42,6 +42,7 @@ class Batches:
         """Also of attempts that died: a batch that is repeated stages anew."""
         for name in self.stage.names(""):
             self.stage.delete(name)
+        self.stage.discard_drafts("")
 
     def _changes(self, staged: Sequence[Row], selection: Selection) -> list[TableChanges]:
         by_table: dict[int, list[Row]] = {}

@@ -66,6 +66,22 @@ def test_a_drain_ends_where_the_log_ended(table: World) -> None:
     assert [e.row["id"] for e in rest] == ids(5, 2)
 
 
+def test_chunks_that_were_never_finished_go_at_the_next_start(table: World) -> None:
+    first = table.reading()
+    offset = first.initial()
+    first.latest(offset, None, None)
+    drafts = [table.folder / "journal" / "chunks" / reader / "c1.a1.arrow.tmp" for reader in ("main", "other")]
+    for draft in drafts:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(b"half a chunk")
+    second = table.reading()
+    second.initial()
+    assert [d.exists() for d in drafts] == [True, True], "the first one still lives"
+    first.close()
+    second.latest(offset, None, None)
+    assert [d.exists() for d in drafts] == [False, True]
+
+
 def test_a_batch_is_the_same_after_a_crash_and_after_the_journal_is_lost(table: World) -> None:
     table.journal = {"memory.bytes": "5mb"}
     reading = table.reading()
