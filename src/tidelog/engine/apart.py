@@ -16,6 +16,7 @@ from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.following import STATUS
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
+from tidelog.engine.owner import claim, owner_of
 from tidelog.engine.readers import Known, Readers
 from tidelog.engine.storage import files_of, journal_of
 from tidelog.journal.files import Files
@@ -50,6 +51,7 @@ def _serve(
     expiry_s: float,
 ) -> None:
     files = files_of(definition, home)
+    claim(files, owner_of(definition, connector))
     readers = Readers(files)
     capture = Capture(
         connector,

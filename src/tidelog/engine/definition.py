@@ -48,7 +48,12 @@ STREAM = (
 )
 
 JOURNAL = (
-    Setting("path", "Folder or URI (s3://…) of the journal. Default: in the pipeline's state folder.", ""),
+    Setting(
+        "path",
+        "Folder or URI (s3://…) of the journal: one per pipeline, or per `tidelog capture` and its queries. Default: "
+        "in the pipeline's state folder.",
+        "",
+    ),
     Setting("max.bytes", "Bytes on disk at most; capture waits when they are reached.", "4gb", size),
     Setting("memory.bytes", "Bytes that capture holds in memory at most.", "64mb", size),
     Setting(

@@ -20,11 +20,13 @@ from tidelog.contracts import Connector, Slice, Status
 from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.plan import Now
 from tidelog.core.snapshot.state import Emission, Heard, Snapshot
+from tidelog.engine import owner
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.following import Following
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump, landing
+from tidelog.engine.owner import Owner, owner_of
 from tidelog.engine.readers import Readers
 from tidelog.engine.selections import Selections
 from tidelog.engine.signals import in_log
@@ -114,7 +116,7 @@ class Reading:
         if self._jump is not None:
             return self._land(self._jump, None)
         if not self._apart:
-            self._prepared = self.connector.prepare()
+            self._prepared = self._prepare()
         start = self._prepared if self._prepared is not None else self._readers.start()
         return self._offset(start, 0, 0, Snapshot() if self._silent else self.snapshots.first())
 
@@ -258,6 +260,7 @@ class Reading:
                 self._stage.tidy()
 
     def _follow(self, start: Offset) -> Following:
+        owner.require_source(self._files, self._owner)
         self._floor = self._first_needed(start, self._readers.reached(self._reader))
         journal = journal_of(self._definition, ":memory:", self._files)
         log = Following(journal, self._files, self._readers, self._reader)
@@ -269,7 +272,8 @@ class Reading:
             self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
             self._held = True
         if self._prepared is None:
-            self._prepared = self.connector.prepare(resuming=True)
+            self._prepared = self._prepare(resuming=True)
+        owner.claim(self._files, self._owner)
         self._floor = self._first_needed(start, self._prepared)
         storage = self._definition.storage
         log = Capture(
@@ -285,11 +289,20 @@ class Reading:
         log.start(self._floor, start.note or _noted(start))
         return log
 
+    def _prepare(self, *, resuming: bool = False) -> int:
+        """Whoever may not write the journal leaves nothing behind in the database."""
+        owner.require(self._files, self._owner)
+        return self.connector.prepare(resuming=resuming)
+
+    @property
+    def _owner(self) -> Owner:
+        return owner_of(self._definition, self.connector)
+
     def _begin_anew(self, start: Offset) -> Offset:
         """The place in the log is lost: take another one, and read everything once more. What lies between the two
         has no events."""
         self._let_go()
-        self._prepared = self.connector.prepare()
+        self._prepared = self._prepare()
         self._floor, self._life, self._change = self._prepared, start.life + 1, start.change
         return self._offset(self._prepared, 0, 0, self.snapshots.again(self._snapshot_of(start), "when-needed"))
 
@@ -299,7 +312,7 @@ class Reading:
         self.snapshots.ground()
         anew = jump.offset is None
         if not self._apart:
-            self._prepared = self.connector.prepare(resuming=not anew)
+            self._prepared = self._prepare(resuming=not anew)
         first = self._prepared or (self._readers.start() if anew else 0)
         there = landing(jump, start, first, self.connector, self.snapshots)
         self._floor, self._life, self._change = there.floor, (start.life + 1 if start else 0), jump.id
