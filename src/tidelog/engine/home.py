@@ -87,10 +87,11 @@ class Home:
         return self.path / "spark.log"
 
     @contextmanager
-    def lock(self, role: str = "run", *, patience_s: float = 0.3) -> Iterator[None]:
+    def lock(self, role: str = "run", *, patience_s: float = 0.3, refusal: ConfigError | None = None) -> Iterator[None]:
         """Hold the name while the process lives; refused while another one holds it for longer than we wait."""
         with self._lock_file(role) as file:
-            self._seize(file, role, patience_s)
+            if not self._seize(file, patience_s):
+                raise refusal or self._taken(role)
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
@@ -112,16 +113,17 @@ class Home:
         if self.holder(role) is not None:
             raise self._taken(role)
 
-    def _seize(self, file: TextIO, role: str, patience_s: float) -> None:
+    def _seize(self, file: TextIO, patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    break
+                    return False
                 time.sleep(0.05)
-        raise self._taken(role)
+            else:
+                return True
 
     def _taken(self, role: str) -> ConfigError:
         pid = self._pid(role)

@@ -1,16 +1,21 @@
 """The queries that share one capture: each tells in a file of its own how far it is; the least is acknowledged.
 
 Files in the journal's folder, so that queries and capture need no common machine. A query that has been silent for too
-long is forgotten with a warning, since it would hold back the database's log for ever.
+long is forgotten with a warning, since it would hold back the database's log for ever. A name belongs to one query: two
+that tell under one name would each be taken to be as far as the other.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
 from tidelog.journal.files import Files
 
@@ -33,6 +38,27 @@ class Readers:
         self._told: tuple[int, float] = (-1, 0.0)
 
     # -- for a query -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def hold(self, name: str, home: Home, *, patience_s: float) -> Iterator[str]:
+        """Keep the name while the query runs: beside the journal, or at home where the journal is no folder."""
+        place = Home(Path(self._files.path(""))) if self._files.local else home
+        place.path.mkdir(parents=True, exist_ok=True)
+        refusal = ConfigError(
+            f"Another query of this capture runs under the name {name!r}.",
+            hint="Give each its own: a plain query has the option reader, a pipeline has its name.",
+        )
+        with place.lock(f"reader-{name}", patience_s=patience_s, refusal=refusal):
+            yield name
+
+    @contextmanager
+    def visit(self, name: str) -> Iterator[str]:
+        """A name for the moment: for who looks at a stretch of the log, maybe beside the query of that name."""
+        visitor = f"{name}-{uuid.uuid4().hex[:8]}"
+        try:
+            yield visitor
+        finally:
+            self._files.delete(f"{_FOLDER}/{visitor}.json")
 
     def start(self) -> int:
         """Where a new query begins."""

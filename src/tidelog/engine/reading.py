@@ -106,6 +106,7 @@ class Reading:
         self._planned_s = 0.0
         self._batch_ms = self._least_ms = 0
         self._held = False
+        self._name = ""
         self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
 
@@ -261,11 +262,19 @@ class Reading:
 
     def _follow(self, start: Offset) -> Following:
         owner.require_source(self._files, self._owner)
-        self._floor = self._first_needed(start, self._readers.reached(self._reader))
+        name = self._followed_as()
+        self._floor = self._first_needed(start, self._readers.reached(name))
         journal = journal_of(self._definition, ":memory:", self._files)
-        log = Following(journal, self._files, self._readers, self._reader)
+        log = Following(journal, self._files, self._readers, name)
         log.start(self._floor)
         return log
+
+    def _followed_as(self) -> str:
+        """The name under which we tell how far we are; ours until the end."""
+        if not self._name:
+            held = self._readers.hold(self._reader, self._home, patience_s=_LOCK_S)
+            self._name = self._hold.enter_context(self._readers.visit(self._reader) if self._silent else held)
+        return self._name
 
     def _capture(self, start: Offset) -> Capture:
         if not self._held:

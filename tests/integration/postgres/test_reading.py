@@ -14,7 +14,10 @@ from tidelog.contracts import Status
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine import apart as apart_module
 from tidelog.engine import readers as readers_module
+from tidelog.engine import reading as reading_module
 from tidelog.engine.apart import run_apart
+from tidelog.engine.home import Home
+from tidelog.engine.reading import Reading
 from tidelog.errors import ConfigError, CorruptState, PositionLost
 from tidelog.model.offset import Offset
 
@@ -196,6 +199,50 @@ def test_two_queries_share_a_capture_and_the_least_is_acknowledged(apart: World)
         assert slow.metrics()["state"] == "running"
 
 
+def test_two_queries_of_one_name_do_not_share_a_capture(apart: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would be taken to be as far as the other, and would delete the other's chunks."""
+    monkeypatch.setattr(reading_module, "_LOCK_S", 0.2)
+    with capturing(apart, lambda _: None, expiry_s=600):
+        first = apart.reading()
+        start = first.initial()
+        first.latest(start, None, None)
+        with pytest.raises(ConfigError, match=r"under the name 'main'.*the option reader"):
+            apart.reading().latest(start, None, None)
+        elsewhere = Home(apart.folder.parent / "elsewhere")
+        elsewhere.path.mkdir()
+        apart.journal = {"path": str(apart.folder / "journal")}
+        apart.runs.append(Reading(apart.definition, elsewhere))
+        with pytest.raises(ConfigError, match="under the name 'main'"):
+            apart.runs[-1].latest(start, None, None)
+        write(apart, 1, 1)
+        assert len(follow(apart.reading("other"), start, 3)[1]) == 3
+
+
+def test_a_query_that_is_started_again_waits_for_the_end_of_the_last_one(apart: World) -> None:
+    with capturing(apart, lambda _: None, expiry_s=600):
+        first, again = apart.reading(), apart.reading()
+        start = first.initial()
+        first.latest(start, None, None)
+        threading.Timer(0.5, first.close).start()
+        again.latest(start, None, None)
+
+
+def test_who_only_looks_leaves_a_query_where_it_is(apart: World) -> None:
+    readers = apart.folder / "journal" / "readers"
+    with capturing(apart, lambda _: None, expiry_s=600):
+        query = apart.reading()
+        start = query.initial()
+        query.latest(start, None, None)
+        write(apart, 1, 2)
+        offset, _ = follow(query, start, 6)
+        told = (readers / "main.json").read_bytes()
+        look = Reading(apart.definition, Home(apart.folder), silent=True)
+        assert len(decode(look.plan(start, offset))) == 6
+        assert (len(list(readers.iterdir())), (readers / "main.json").read_bytes()) == (2, told)
+        look.close()
+        assert [file.name for file in readers.iterdir()] == ["main.json"]
+
+
 def test_a_silent_query_expires_and_is_told_when_it_comes_back(apart: World) -> None:
     warnings: list[str] = []
     with capturing(apart, lambda status: warnings.append(status.warning), expiry_s=1.0):
@@ -214,6 +261,7 @@ def test_a_silent_query_expires_and_is_told_when_it_comes_back(apart: World) -> 
 
         until(expired, "the expiry")
         until(lambda: expired() and apart.confirmed() >= offset.position & ~7, "the acknowledgement")
+        silent.close()
         with pytest.raises(PositionLost, match="was released"):
             apart.reading("silent").latest(start, None, None)
 
