@@ -216,7 +216,7 @@ THROUGHPUT = {
 PARALLELISM = (1, 2, 4)
 TUNED, DEFAULT, INITIAL, FAST = "debezium tuned", "debezium default", "debezium initial", "tidelog throughput"
 OURS_ASYNC, DEFAULT_ASYNC = "tidelog noop async", "debezium default async"
-SMALL_NOTE = f"measured on {rows.ROWS_SMALL:,} rows: it would take many minutes for all"
+SMALL_NOTE = f"measured on {rows.ROWS_SMALL:,} rows: with asynchronous commits, all would take many minutes"
 BUSY_NOTE = "beside 50 commits a second to another table: on an idle database it does not end"
 
 ENTRANTS: dict[str, Entrant] = {

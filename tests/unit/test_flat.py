@@ -34,6 +34,22 @@ def test_a_config_means_a_definition() -> None:
     assert (found.limits.trigger_s, found.storage.bytes_max) == (1.0, 1 << 30)
 
 
+def test_a_journal_may_be_the_sources_own() -> None:
+    """IBM i has journals too: what its connector declares is its own, whatever it begins with."""
+    config = {
+        "connector.class": "iseries",
+        "database.hostname": "i",
+        "database.user": "u",
+        "journal.library": "LIB",
+        "journal.name": "JRN",
+        "journal.max.bytes": "1gb",
+        "sink.type": "console",
+    }
+    found = flat.definition("shop", config)
+    assert (found.source["journal.library"], found.source["journal.name"]) == ("LIB", "JRN")
+    assert found.storage.bytes_max == 1 << 30
+
+
 def test_yaml_and_config_say_the_same() -> None:
     text = """
       name: shop

@@ -25,7 +25,6 @@ TYPES = (
     "RESUMED",
     "MALFORMED",
 )
-STATUSES = ("SUCCEEDED", "EMPTY", "STOPPED", "SKIPPED", "SQL_EXCEPTION", "UNKNOWN_SCHEMA", "NO_PRIMARY_KEY")
 _DONE = ("SUCCEEDED", "EMPTY")
 _PERCENT_MAX = 99.9
 """Of a table that is still read, however many rows were expected."""

@@ -34,6 +34,11 @@ def settings(plugin: Plugin) -> tuple[Setting, ...] | None:
     return found
 
 
+def own_names(plugin: Plugin) -> frozenset[str]:
+    """What a source calls its settings: `journal.name` may be IBM i's journal, and not a part of ours."""
+    return frozenset(setting.name for setting in settings(plugin) or ())
+
+
 def plugin_of(config: Mapping[str, str]) -> Plugin:
     """The plugin that a config names."""
     text = config.get(CLASS, "")
@@ -54,11 +59,13 @@ def definition(name: str, config: Mapping[str, str]) -> Definition:
 
 def sections(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The parts of a definition, as they are written."""
-    found: dict[str, dict[str, str]] = {"source": {"connector": plugin_of(config).name}}
+    plugin = plugin_of(config)
+    own = own_names(plugin)
+    found: dict[str, dict[str, str]] = {"source": {"connector": plugin.name}}
     found |= {title: {} for title in PREFIXED}
     for key, text in config.items():
         title, _, rest = key.partition(".")
-        if title in PREFIXED:
+        if title in PREFIXED and key not in own:
             found[title][rest] = text
         elif key not in (CLASS, NAME, TASKS):
             found["source"][key] = text

@@ -367,7 +367,7 @@ class Run:
         tables: Counter[str] = Counter()
         for row in staged:
             tables[Table.from_json(row.table).qualified] += 0 if row.keep else row.rows
-        self._tally.add(batch_id, tables, sum(row.rows for row in staged), began)
+        self._tally.add(batch_id, tables, tables.total(), began)
 
     def _explain(self, error: PySparkException | None) -> BaseException:
         """Our own error behind Spark's, however many processes it came through."""

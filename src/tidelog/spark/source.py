@@ -19,11 +19,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from tidelog.connectors import plugin
 from tidelog.contracts import ENVELOPE, Slice
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
 from tidelog.engine.definition import Definition
+from tidelog.engine.flat import own_names
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump
 from tidelog.engine.notices import log_into
@@ -262,21 +264,23 @@ def shape_of(options: Mapping[str, str]) -> str:
 
 
 def definition_of(options: Mapping[str, str]) -> Definition:
-    """From one option `definition` (as the pipeline gives it) or from plain options (as in a notebook)."""
+    """From one option (as the pipeline gives it) or from plain options (as in a notebook)."""
     if SECRET in options:
         return Definition(**json.loads(options[SECRET]))  # resolved already: a password may well contain ${…}
     _refuse_salts(options)
     stream = {_STREAM[k]: v for k, v in options.items() if k in _STREAM}
-    journal = {k.removeprefix("journal."): v for k, v in options.items() if k.startswith("journal.")}
-    source = {k: v for k, v in options.items() if k not in _OWN | _STREAM.keys() and not k.startswith("journal.")}
+    connector = options.get("connector", "postgres")
+    own = own_names(plugin(connector))
+    ours = {k: v for k, v in options.items() if k.startswith("journal.") and k not in own}
+    source = {k: v for k, v in options.items() if k not in _OWN | _STREAM.keys() | ours.keys()}
     name = options.get("name") or source.get("slot.name", "tidelog")
     return definitions.from_mapping(
         {
             "name": name,
-            "source": {"connector": options.get("connector", "postgres"), **source},
+            "source": {"connector": connector, **source},
             "sink": {"type": "console"},
             "stream": stream,
-            "journal": journal,
+            "journal": {k.removeprefix("journal."): v for k, v in ours.items()},
         }
     )
 

@@ -45,5 +45,5 @@ class WarmupReader(DataSourceStreamReader):
         import_module("tidelog.spark.source")  # what an executor loads with its first real partition
         connectors.decoder(self._connector)
         connectors.warm(self._connector)
-        row = {"sequence": partition.value, "table": "", "selection": "", "rows": 0, "operations": "{}"}
+        row = {"sequence": partition.value, "table": "", "selection": "", "rows": 0}
         yield pa.RecordBatch.from_pylist([row] * 100, schema=work.STAGED)

@@ -41,7 +41,6 @@ STAGED = pa.schema(
         ("failures", pa.string()),  # file with the dead letters
         ("selection", pa.string()),  # what the batch was planned with
         ("rows", pa.int64()),
-        ("operations", pa.string()),  # JSON {op: count}
     ]
 )
 
@@ -244,15 +243,7 @@ def _described(task: Task, table: Table, rows: pa.Table, path: str | None) -> di
         "snapshotting": table.id in task.snapshotting,
         "selection": task.selection,
         "rows": rows.num_rows,
-        "operations": _counts(rows),
     }
-
-
-def _counts(rows: pa.Table) -> str:
-    if "_op" not in rows.column_names:
-        return "{}"
-    counted = rows.column("_op").value_counts()
-    return json.dumps({c["values"]: c["counts"] for c in counted.to_pylist()})
 
 
 def _failures(decoded: Sequence[Decoded]) -> pa.Table | None:

@@ -15,8 +15,6 @@ from tidelog.errors import ConfigError
 SLOTS = 4096
 _XID_BYTES = 8
 _XID = re.compile(r"[0-9a-fA-F]{16}")
-UNKNOWN_SEQUENCE = "ffffffff"
-"""How a transaction's id ends when the log does not know all of it."""
 
 
 def of_scn(scn: int) -> int:

@@ -369,10 +369,6 @@ def deviated(scn: int, milliseconds: int) -> Statement:
     )
 
 
-def scn_time(scn: int) -> Statement:
-    return _commented("time", "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL", {"scn": scn})
-
-
 def open_transactions(*, rac: bool) -> Statement:
     """Those that have changed something: XID, START_SCN."""
     view = "GV$TRANSACTION" if rac else "V$TRANSACTION"

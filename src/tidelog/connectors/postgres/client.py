@@ -39,6 +39,7 @@ _RENDERING = (
 )
 """Every session renders values alike, so that a value read from a table equals the same value from the log."""
 _READ_ONLY = " -c default_transaction_read_only=on"
+_WHOLE = " -c row_security=off"
 
 LOG_END = (
     "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
@@ -90,11 +91,19 @@ class Session:
     """An ordinary connection; statements commit by themselves."""
 
     def __init__(
-        self, config: Config, *, application: str = "tidelog", read_only: bool = False, patience_s: int = 0
+        self,
+        config: Config,
+        *,
+        application: str = "tidelog",
+        read_only: bool = False,
+        patience_s: int = 0,
+        whole: bool = False,
     ) -> None:
-        """`patience_s`: how long to wait for a table that somebody else has locked; 0: for ever."""
+        """`patience_s`: how long to wait for a table that somebody else has locked; 0: for ever. `whole`: a policy
+        that hides rows is an error, not a smaller table."""
         self._config = config
-        settings = f"{_RENDERING} -c lock_timeout={patience_s}s{_READ_ONLY if read_only else ''}"
+        settings = f"{_RENDERING} -c lock_timeout={patience_s}s"
+        settings += (_READ_ONLY if read_only else "") + (_WHOLE if whole else "")
         with translated(config):
             self._connection = psycopg.connect(_conninfo(config, application, settings=settings), autocommit=True)
 
@@ -341,11 +350,11 @@ def as_reader(config: Config) -> Config:
 
 
 def reader_conninfo(config: Config) -> str:
-    """Of the role that reads rows. Row security is off: a policy that hides rows is an error, not a smaller table. A
-    table that DDL holds is waited for in turns: a batch waits for its slowest chunk."""
+    """Of the role that reads rows. A table that DDL holds is waited for in turns: a batch waits for its slowest
+    chunk."""
     read_only = _READ_ONLY if config.snapshot.read_only else ""
     return _conninfo(
-        as_reader(config), "tidelog chunks", settings=f"{_RENDERING} -c row_security=off -c lock_timeout=10s{read_only}"
+        as_reader(config), "tidelog chunks", settings=f"{_RENDERING}{_WHOLE} -c lock_timeout=10s{read_only}"
     )
 
 

@@ -161,7 +161,7 @@ class PostgresConnector:
         return self._select(f"SELECT {names} FROM {self._source(table)}{where}", table, columns)
 
     def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with Session(as_reader(self._config)) as session:
+        with Session(as_reader(self._config), whole=True) as session:
             for text in session.copy(sql, _ROWS_PER_READ):
                 yield self._typed(text, table, columns)
 
@@ -248,7 +248,7 @@ class PostgresConnector:
         """As the role that reads tables, and unable to write: conditions are SQL that somebody else wrote."""
         with self._lock:
             if self._walker is None or self._walker.closed:
-                self._walker = Session(as_reader(self._config), read_only=True, patience_s=_PATIENCE_S)
+                self._walker = Session(as_reader(self._config), read_only=True, patience_s=_PATIENCE_S, whole=True)
             return self._walker
 
     def _source(self, table: Table) -> str:

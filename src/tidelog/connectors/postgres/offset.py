@@ -80,10 +80,6 @@ DOCUMENT = Document(
 )
 
 
-def partition(topic_prefix: str) -> dict[str, str]:
-    return DOCUMENT.partition.write(server=topic_prefix)
-
-
 def document(at: int, xid: int, committed: int) -> dict[str, int]:
     lsn = position.resume(at)
     written = {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
