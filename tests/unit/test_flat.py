@@ -139,3 +139,10 @@ def test_secrets_in_odd_places(key: str, text: str, secret: str) -> None:
 @pytest.mark.parametrize("key", ["message.key.columns", "incremental.snapshot.chunk.size", "table.include.list"])
 def test_what_is_no_secret_is_shown(key: str) -> None:
     assert flat.shown({key: "public.t:id"}) == {key: "public.t:id"}
+
+
+def test_where_offsets_rest_is_not_for_a_config() -> None:
+    """It would be lost without a word."""
+    raw = {"name": "shop", "source": {"connector": "postgres"}, "offset.storage": "postgresql://u@h/offsets"}
+    with pytest.raises(ConfigError, match="a server keeps those of all its connectors in one place"):
+        flat.written(raw)

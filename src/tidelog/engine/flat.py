@@ -74,6 +74,12 @@ def sections(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 def written(raw: Mapping[str, Any]) -> dict[str, str]:
     """The other way round: the config that means the same as a definition that was written as YAML."""
+    if raw.get("offset.storage"):
+        raise ConfigError(
+            "offset.storage says where `tidelog run` keeps offsets; a server keeps those of all its "
+            "connectors in one place.",
+            hint="Leave it out here, and start the server with `tidelog server --offset-storage URL`.",
+        )
     flat: dict[str, str] = {}
     for title in ("source", *PREFIXED):
         prefix = "" if title == "source" else f"{title}."

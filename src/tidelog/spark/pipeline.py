@@ -64,9 +64,10 @@ class Pipeline:
         name: str = "tidelog",
         stream: Mapping[str, Any] | None = None,
         journal: Mapping[str, Any] | None = None,
+        offset_storage: str = "",
     ) -> None:
         raw = {"name": name, "source": source, "sink": sink, "stream": stream or {}, "journal": journal or {}}
-        self.definition = definitions.from_mapping(raw)
+        self.definition = definitions.from_mapping({**raw, "offset.storage": offset_storage})
 
     @staticmethod
     def of(definition: Definition) -> Pipeline:
