@@ -158,7 +158,7 @@ def test_rows_of_a_snapshot_are_appended_ahead(rig: Rig, monkeypatch: pytest.Mon
     rig.feed((ORDERS, [r(id=i, name="more") for i in range(50, 60)]))  # within a file's range, and all new
     log = [entry["operation"] for entry in rig.sink._target(ORDERS)._table.history()]
     assert log[0] == "WRITE"
-    assert rig.sink._target(ORDERS).applied("query-1:public.orders") == rig.next - 1
+    assert rig.sink._target(ORDERS).applied("query-1:1:public.orders") == rig.next - 1
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
@@ -195,7 +195,7 @@ def test_joining_small_files_loses_nothing(tmp_path: Path) -> None:
     table_ = target.sink._target(ORDERS)._table
     assert [r["id"] for r in target.read(ORDERS)] == list(range(30))
     assert len(table_.file_uris()) < 12
-    assert table_.transaction_version("query-1:public.orders") == 29
+    assert table_.transaction_version("query-1:1:public.orders") == 29
 
 
 def test_the_target_is_read_by_range(rig: Rig) -> None:

@@ -51,6 +51,7 @@ from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import QUERY, Place, Places
 from tidelog.spark.sinks.target import DELETE, KEEP, Engine, Mark, Merge, Target, own_uri, uri
+from tidelog.spark.sinks.turns import rounds
 
 Shape = Callable[[Table, Selection], pa.Schema]
 """`Decoder.schema`: the typed columns of a table version."""
@@ -71,6 +72,7 @@ class _Job:
     changes: TableChanges
     key: tuple[str, ...]
     target: Target
+    mark: Mark
 
     @property
     def table(self) -> Table:
@@ -92,13 +94,22 @@ class DeltaSink:
     _book: Places | None = field(default=None, init=False)
 
     def apply(self, batch: Batch) -> None:
-        todo = [c for c in batch.tables if self._target(c.table).applied(_app(batch, c.table)) < batch.id]
-        keys = [_key(batch, c.table) for c in todo]
-        # every place is written down before any is taken: tables that swap names need both old contents
-        places = [self._places.settle(batch.query, c.table, self._uri(c.table)) for c in todo]
-        targets = [self._occupy(batch, c.table, place) for c, place in zip(todo, places, strict=True)]
-        jobs = [_Job(batch, c, key, target) for c, key, target in zip(todo, keys, targets, strict=True)]
-        _each(self._apply, jobs, self.options.parallel)
+        marks = {c.table.id: _mark(batch, c.table) for c in batch.tables}
+        todo = rounds(
+            batch.tables,
+            lambda c: self._uri(c.table),
+            lambda c: marks[c.table.id].is_on(self._target(c.table)),
+        )
+        keys = {c.table.id: _key(batch, c.table) for turn in todo for c in turn}
+        for turn in todo:
+            # every place is written down before any is taken: tables that swap names need both old contents
+            places = [self._places.settle(batch.query, c.table, self._uri(c.table)) for c in turn]
+            targets = [self._occupy(batch, c.table, place) for c, place in zip(turn, places, strict=True)]
+            jobs = [
+                _Job(batch, c, keys[c.table.id], target, marks[c.table.id])
+                for c, target in zip(turn, targets, strict=True)
+            ]
+            _each(self._apply, jobs, self.options.parallel)
         self._bury(batch)
 
     def _occupy(self, batch: Batch, table: Table, place: Place) -> Target:
@@ -124,7 +135,7 @@ class DeltaSink:
         if job.changes.keep is not None:
             self._sweep(job, job.changes.keep, folded)
         if folded is not None:
-            self._commit(job.target, folded, job.key, Mark(_app(job.batch, job.table), job.batch.id))
+            self._commit(job.target, folded, job.key, job.mark)
             job.target.tidy()
 
     def _folded(self, job: _Job, runs: Sequence[Run]) -> Folded:
@@ -327,8 +338,11 @@ class DeltaSink:
         return self._targets[where]
 
 
-def _app(batch: Batch, table: Table) -> str:
-    return f"{batch.query}:{table.qualified}"
+def _mark(batch: Batch, table: Table) -> Mark:
+    """By id: two tables of a batch may have one name. A former mark says nothing of which of them was meant."""
+    alone = sum(c.table.qualified == table.qualified for c in batch.tables) == 1
+    former = f"{batch.query}:{table.qualified}" if alone else ""
+    return Mark(f"{batch.query}:{table.id}:{table.qualified}", batch.id, former)
 
 
 def _key(batch: Batch, table: Table) -> tuple[str, ...]:

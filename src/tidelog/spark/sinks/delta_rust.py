@@ -80,10 +80,10 @@ class RustTarget:
     def version(self) -> int:
         return int(self._existing().version())
 
-    def applied(self, app: str) -> int:
+    def applied(self, *apps: str) -> int:
         table = self._open(refresh=True)
-        version = None if table is None else table.transaction_version(app)
-        return -1 if version is None else int(version)
+        found = [] if table is None else [table.transaction_version(app) for app in apps]
+        return max((int(version) for version in found if version is not None), default=-1)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         with self._guard():

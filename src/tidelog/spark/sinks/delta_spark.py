@@ -87,9 +87,10 @@ class SparkTarget:
     def version(self) -> int:
         return int(self._snapshot().version())
 
-    def applied(self, app: str) -> int:
-        version = self._snapshot().transactions().get(app)
-        return int(version.get()) if version.isDefined() else -1
+    def applied(self, *apps: str) -> int:
+        marks = self._snapshot().transactions()
+        found = [marks.get(app) for app in apps]
+        return max((int(version.get()) for version in found if version.isDefined()), default=-1)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         known = {k: v for k, v in properties.items() if k.startswith("delta.")}

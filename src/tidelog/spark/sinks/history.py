@@ -1,7 +1,7 @@
 """Every change, appended: the log of a table as a table.
 
-Law: each batch is there exactly once per query. `parquet` names its files by query and batch and puts them in place
-whole, so a batch that comes again writes the same files again; `delta` marks the commit with the batch.
+Law: each batch is there exactly once per query. `parquet` names its files by query, table and batch and puts them in
+place whole, so a batch that comes again writes the same files again; `delta` marks the commit with these.
 
 Rows keep the columns of their version, by name, and `_op` … `_unchanged`; truncates are rows too. `_before` is JSON
 text: an old row belongs to an old shape, and text outlives every change of it. A column that changes its type:
@@ -19,6 +19,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -53,15 +54,24 @@ class HistorySink:
     append: Callable[[str, Sequence[pa.Table], Mark], None]
 
     def apply(self, batch: Batch) -> None:
-        for changes in batch.tables:
+        for changes, mark in zip(batch.tables, _marks(batch), strict=True):
             runs = list(_runs(changes))
             if runs:
-                table = changes.table
-                where = uri(self.path, table.schema, table.name)
-                self.append(where, runs, Mark(f"{batch.query}:history:{table.qualified}", batch.id))
+                self.append(uri(self.path, changes.table.schema, changes.table.name), runs, mark)
         if batch.failures is not None and batch.failures.num_rows:
             mark = Mark(f"{batch.query}:history:_dead_letters", batch.id)
             self.append(own_uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
+
+
+def _marks(batch: Batch) -> Iterator[Mark]:
+    """Per table, by id: two of a batch may have one name, of which former releases wrote the first."""
+    met: set[str] = set()
+    for changes in batch.tables:
+        table = changes.table
+        former = "" if table.qualified in met else f"{batch.query}:history:{table.qualified}"
+        if any(rows.num_rows for _, rows in changes.rows):
+            met.add(table.qualified)
+        yield Mark(f"{batch.query}:history:{table.id}:{table.qualified}", batch.id, former)
 
 
 def _runs(changes: TableChanges) -> Iterator[pa.Table]:
@@ -122,9 +132,18 @@ class ParquetFiles:
     def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
         place, root = _filesystem(where, self.storage)
         place.create_dir(root, recursive=True)
-        query = hashlib.sha256(mark.app.encode()).hexdigest()[:12]
         for i, rows in enumerate(runs):
-            self._put(place, root, f"{query}-{mark.version:012d}-{i:04d}.parquet", rows)
+            self._put(place, root, _file(mark.app, mark.version, i), rows)
+        if mark.former:
+            self._drop(place, root, mark)
+
+    @staticmethod
+    def _drop(place: fs.FileSystem, root: str, mark: Mark) -> None:
+        """The files of the same batch under the names that they had before, the first last: it tells of the others."""
+        names = (f"{root}/{_file(mark.former, mark.version, i)}" for i in count())
+        there = list(takewhile(lambda name: place.get_file_info(name).type != fs.FileType.NotFound, names))
+        for name in reversed(there):
+            place.delete_file(name)
 
     @staticmethod
     def _put(place: fs.FileSystem, root: str, name: str, rows: pa.Table) -> None:
@@ -137,6 +156,10 @@ class ParquetFiles:
             if place.get_file_info(draft).type != fs.FileType.NotFound:
                 place.delete_file(draft)
             raise
+
+
+def _file(app: str, batch: int, i: int) -> str:
+    return f"{hashlib.sha256(app.encode()).hexdigest()[:12]}-{batch:012d}-{i:04d}.parquet"
 
 
 _S3 = {
@@ -166,7 +189,7 @@ class DeltaLog:
 
     def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
         target = self._targets.setdefault(where, self.engine.target(where))
-        if target.applied(mark.app) >= mark.version:
+        if mark.is_on(target):
             return
         shape = _union([target.schema(), *(r.schema for r in runs)])
         self._follow(target, shape)

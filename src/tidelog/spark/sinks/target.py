@@ -31,6 +31,11 @@ class Mark:
 
     app: str
     version: int
+    former: str = ""
+    """What a release before this one called it: a batch may have been applied under that name."""
+
+    def is_on(self, target: Target) -> bool:
+        return target.applied(*filter(None, (self.app, self.former))) >= self.version
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,8 @@ class Target(Protocol):
 
     def version(self) -> int: ...
 
-    def applied(self, app: str) -> int:
-        """The version of the last mark of `app`, -1 when there is none."""
+    def applied(self, *apps: str) -> int:
+        """The version of the last mark of these, -1 when there is none."""
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None: ...
 

@@ -1,0 +1,176 @@
+"""Two tables of one name in one batch: dropped and made anew, or another took the name. Neither loses a row, nor gets
+one of the other, whichever is listed first, however many are written at once, and wherever it breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from tests.contract.sink_rig import ORDERS, Rig, Row, c, crash_before, d, rows, u
+from tidelog.contracts import Batch, TableChanges
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+from tidelog.spark.sinks.delta import DeltaSink
+from tidelog.spark.sinks.delta_rust import RustTarget
+from tidelog.spark.sinks.history import DeltaLog, ParquetFiles
+from tidelog.spark.sinks.target import Mark
+
+OLD, NEW = replace(ORDERS, id=1), replace(ORDERS, id=2)
+ATTIC, DRAFT = replace(OLD, name="orders_old"), replace(NEW, name="orders_new")
+
+
+@pytest.fixture(params=["1", "4"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
+    return Rig({"type": "delta", "path": str(tmp_path), "engine": "rust", "tables.parallel": request.param})
+
+
+def changes(version: Table, events: list[Row], start: int) -> TableChanges:
+    """As the log tells them from position `start` on."""
+    told = rows(version, events)
+    at = pa.array(range(start, start + len(events)), pa.int64())
+    return TableChanges((version,), [(version, told.set_column(told.column_names.index("_position"), "_position", at))])
+
+
+def both(rig: Rig, first: list[Row], second: list[Row], *, listed: str = "in order") -> Batch:
+    """Changes of the old table, then of the new one, under one name."""
+    told = [changes(OLD, first, 100), changes(NEW, second, 200)]
+    batch = Batch("query-1", rig.next, Selection(), told if listed == "in order" else told[::-1])
+    rig.next += 1
+    return batch
+
+
+def ids(rig: Rig, version: Table) -> list[int]:
+    return [row["id"] for row in rig.read(version)]
+
+
+@pytest.mark.parametrize("listed", ["in order", "reversed"])
+@pytest.mark.parametrize("known", ["from before", "from this batch"])
+def test_a_table_dropped_and_made_anew(rig: Rig, listed: str, known: str) -> None:
+    if known == "from before":
+        rig.feed((OLD, [c(id=0, name="zero")]))
+    batch = both(rig, [c(id=1, name="old")], [c(id=2, name="new"), c(id=3)], listed=listed)
+    rig.sink.apply(batch)
+    rig.restart()
+    rig.sink.apply(batch)
+    assert ids(rig, NEW) == [2, 3]
+    rig.feed((ATTIC, [u(id=1, name="late")]))  # it was not dropped, only renamed
+    assert ids(rig, ATTIC) == ([0, 1] if known == "from before" else [1])
+    assert rig.read(ATTIC)[-1]["name"] == "late"
+    assert ids(rig, NEW) == [2, 3]
+
+
+@pytest.mark.parametrize("listed", ["in order", "reversed"])
+def test_another_table_takes_the_name(rig: Rig, listed: str) -> None:
+    """As online migrations do: `orders` becomes `orders_old`, and `orders_new` becomes `orders`."""
+    rig.feed((OLD, [c(id=1, name="one"), c(id=2, name="two")]))
+    rig.feed((DRAFT, [c(id=1, name="one!"), c(id=2, name="two!")]))
+    rig.sink.apply(both(rig, [d(id=1), c(id=3)], [c(id=3, name="three!")], listed=listed))
+    assert [(row["id"], row["name"]) for row in rig.read(NEW)] == [(1, "one!"), (2, "two!"), (3, "three!")]
+    rig.feed((ATTIC, [c(id=4)]))
+    assert ids(rig, ATTIC) == [2, 3, 4]
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    """Before the n-th commit of changes."""
+    real, calls = DeltaSink._commit, []
+
+    def commit(*args: object) -> None:
+        calls.append(args)
+        if len(calls) == nth:
+            raise KeyboardInterrupt
+        real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaSink, "_commit", commit)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_crash_between_the_two(rig: Rig, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    rig.feed((OLD, [c(id=1, name="one"), c(id=2, name="two")]))
+    batch = both(rig, [d(id=1), c(id=3)], [c(id=9)])
+    crash_at(monkeypatch, nth)
+    with pytest.raises(KeyboardInterrupt):
+        rig.sink.apply(batch)
+    monkeypatch.undo()
+    for _ in range(2):
+        rig.restart()
+        rig.sink.apply(batch)
+    assert ids(rig, NEW) == [9]
+    rig.feed((ATTIC, [c(id=4)]))
+    assert ids(rig, ATTIC) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("step", ["describe", "replace", "merge", "append"])
+def test_a_crash_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    rig.feed((OLD, [c(id=1, name="one"), c(id=2, name="two")]))
+    batch = both(rig, [d(id=1), c(id=3)], [c(id=9)])
+    crash_before(monkeypatch, RustTarget, step)
+    with pytest.raises(KeyboardInterrupt):
+        rig.sink.apply(batch)
+    monkeypatch.undo()
+    rig.restart()
+    rig.sink.apply(batch)
+    assert ids(rig, NEW) == [9]
+    rig.feed((ATTIC, [c(id=4)]))
+    assert ids(rig, ATTIC) == [2, 3, 4]
+
+
+def test_one_that_had_nothing_to_say_does_not_come_back(rig: Rig) -> None:
+    """Its part left no mark; the other's tells that it is done."""
+    rig.feed((OLD, [c(id=1)]))
+    batch = both(rig, [], [c(id=9)])
+    rig.sink.apply(batch)
+    rig.restart()
+    rig.sink.apply(batch)
+    assert ids(rig, NEW) == [9]
+
+
+def test_a_batch_that_a_former_release_applied(rig: Rig) -> None:
+    rig.feed((OLD, [c(id=1, name="one")]))
+    batch = rig.batch((OLD, [c(id=2, name="two")]))
+    RustTarget(f"{rig.options['path']}/public/orders").append(
+        pa.Table.from_pylist([{"id": 2, "name": "since changed"}]), Mark("query-1:public.orders", batch.id)
+    )
+    rig.sink.apply(batch)
+    assert [row["name"] for row in rig.read(OLD)] == ["one", "since changed"]
+    rig.feed((OLD, [c(id=3)]))
+    assert ids(rig, OLD) == [1, 2, 3]
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
+    return Rig({"type": "history", "path": str(tmp_path), "format": request.param})
+
+
+def written(rig: Rig) -> list[int]:
+    where = f"{rig.options['path']}/public/orders"
+    found = RustTarget(where).read(["id"]) if rig.options["format"] == "delta" else ds.dataset(where).to_table()
+    return sorted(found["id"].to_pylist())
+
+
+def test_the_history_has_both(history: Rig) -> None:
+    batch = both(history, [c(id=1)], [c(id=2), c(id=3)])
+    for _ in range(2):
+        history.sink.apply(batch)
+        history.restart()
+    assert written(history) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [ParquetFiles, DeltaLog])
+def test_a_history_that_a_former_release_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
+    """It wrote the first table, or the last, under a mark that says nothing of which."""
+    rig = Rig({"type": "history", "path": str(tmp_path), "format": "delta" if kind is DeltaLog else "parquet"})
+    batch = both(rig, [c(id=1)], [c(id=2), c(id=3)])
+    real = kind.__call__
+    mark = Mark("query-1:history:public.orders", batch.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "__call__", lambda log, where, runs, _: real(log, where, runs, mark))
+        rig.sink.apply(batch)
+    assert written(rig) == ([1] if kind is DeltaLog else [2, 3])
+    for _ in range(2):
+        rig.restart()
+        rig.sink.apply(batch)
+    assert written(rig) == [1, 2, 3]
