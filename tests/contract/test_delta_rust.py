@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.contract.sink_rig import crash_before
+from tidelog.core.evolve import Step
 from tidelog.errors import ConfigError, TransientError
 from tidelog.spark.sinks import delta_rust
 from tidelog.spark.sinks.delta_rust import RustTarget
@@ -167,3 +169,65 @@ def test_files_that_somebody_removed_are_a_matter_of_trying_again(target: RustTa
         read_again(target, rows(range(1500, 1600), "new"))
     read_again(target, rows(range(1500, 1600), "new"))
     assert len([text for _, _, text in content(target) if text == "new"]) == 100
+
+
+NEVER = 2**31 - 1
+"""PostgreSQL's `infinity`, which delta-rs cannot count."""
+DATED = pa.schema([("id", pa.int64()), ("d1", pa.date32()), ("d2", pa.date32())])
+
+
+def dated(tmp_path: Path, d1: int, d2: int) -> RustTarget:
+    target = RustTarget(str(tmp_path / "dated"))
+    target.create(DATED, {})
+    days = [pa.array([day], pa.int32()).cast(pa.date32()) for day in (d1, d2)]
+    target.append(pa.table([pa.array([1], pa.int64()), *days], schema=DATED), None)
+    return target
+
+
+def days(target: RustTarget) -> dict[str, int]:
+    found = target.read(target._shape().names)
+    return {name: found[name].cast(pa.int32())[0].as_py() for name in found.column_names if name != "id"}
+
+
+@pytest.mark.parametrize("endless", ["d1", "d2"])
+def test_a_column_with_infinite_days_takes_the_name_of_another(tmp_path: Path, endless: str) -> None:
+    """What is not counted is known by name, and that moves with the column; also when it comes again half-way."""
+    target = dated(tmp_path, **{"d1": 5, "d2": 5, endless: NEVER})  # type: ignore[arg-type]
+    id_, d1, d2 = DATED
+    swap = [Step(id_, "id"), Step(d2, "d1"), Step(d1, "d2")]
+    with pytest.MonkeyPatch.context() as patch:
+        crash_before(patch, RustTarget, "_overwrite")
+        with pytest.raises(KeyboardInterrupt):
+            target.rewrite(swap)
+    target.rewrite(swap)
+    assert days(target) == {"d1": 5, "d2": 5, {"d1": "d2", "d2": "d1"}[endless]: NEVER}
+    target.rewrite([Step(id_, "id"), Step(pa.field("d3", pa.date32()), "d1"), Step(d1, "d2")])
+    assert sorted(days(target).values()) == [5, NEVER]
+
+
+def test_a_column_beyond_the_counted_ones_moves_among_them(tmp_path: Path) -> None:
+    target = RustTarget(str(tmp_path / "wide"))
+    shape = pa.schema([*((f"c{i}", pa.int32()) for i in range(32)), ("day", pa.date32())])
+    target.create(shape, {})
+    day = pa.array([NEVER], pa.int32()).cast(pa.date32())
+    target.append(pa.table([*(pa.array([i], pa.int32()) for i in range(32)), day], schema=shape), None)
+    target.rewrite([Step(f, f.name) for f in [*shape][1:]])
+    assert target.read(["day"])["day"].cast(pa.int32()).to_pylist() == [NEVER]
+
+
+def test_a_new_column_begins_with_infinite_days(tmp_path: Path) -> None:
+    target = dated(tmp_path, 5, 5)
+    new = Step(pa.field("d3", pa.date32()), None, pa.scalar(NEVER, pa.int32()).cast(pa.date32()))
+    target.rewrite([*(Step(f, f.name) for f in DATED), new])
+    assert days(target) == {"d1": 5, "d2": 5, "d3": NEVER}
+
+
+def test_counted_columns_as_people_write_them(tmp_path: Path) -> None:
+    assert delta_rust._split("id,day") == ["id", "day"]
+    assert delta_rust._split(" id , `a``b`,`c,d` ,e f") == ["id", "a`b", "c,d", "e f"]
+    assert delta_rust._split("") == []
+    target = dated(tmp_path, 5, 5)
+    target.describe({delta_rust.COUNTED: "id,d1"})
+    endless = pa.array([NEVER], pa.int32()).cast(pa.date32())
+    target.append(pa.table([pa.array([2], pa.int64()), endless, endless], schema=DATED), None)
+    assert target.properties()[delta_rust.COUNTED] == "`id`"

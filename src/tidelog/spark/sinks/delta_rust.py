@@ -105,7 +105,8 @@ class RustTarget:
             self._existing().alter.add_columns([driver().Field.from_arrow(f) for f in fields])
 
     def rewrite(self, steps: Sequence[Step]) -> None:
-        self._leave_uncounted(s.field.name for s in steps if s.fill is not None and distant(pa.array([s.fill])))
+        counted = self._counted()
+        self._leave_uncounted(s.field.name for s in steps if _is_uncountable(s, counted))
         old = self._existing().scan()
         shape = pa.schema([s.field for s in steps])
         batches = (b for part in _read(old) for b in transform(steps, pa.Table.from_batches([part])).to_batches())
@@ -309,14 +310,17 @@ class RustTarget:
         self._leave_uncounted(f.name for f in rows.schema if pa.types.is_date(f.type) and distant(rows[f.name]))
 
     def _leave_uncounted(self, names: Iterable[str]) -> None:
-        """Columns with days that no calendar has go without statistics: delta-rs can't write these down."""
-        without = set(names)
-        if not without:
+        """Columns with days that no calendar has go without statistics: delta-rs can't write these down. From then on
+        the counted ones are named: a column may come to stand among the first."""
+        if not (without := set(names)):
             return
-        told = self.properties().get(COUNTED)
-        counted = self._shape().names[:_COUNTED_MAX] if told is None else _split(told)
-        if without & set(counted):
+        counted = self._counted()
+        if COUNTED not in self.properties() or without & set(counted):
             self.describe({COUNTED: ",".join(f"`{c.replace('`', '``')}`" for c in counted if c not in without)})
+
+    def _counted(self) -> list[str]:
+        told = self.properties().get(COUNTED)
+        return self._shape().names[:_COUNTED_MAX] if told is None else _split(told)
 
     def _shape(self) -> pa.Schema:
         schema = self.schema()
@@ -398,8 +402,17 @@ def _read(reader: Any) -> Iterator[pa.RecordBatch]:
     yield from pa.RecordBatchReader.from_stream(reader)
 
 
+def _is_uncountable(step: Step, counted: Sequence[str]) -> bool:
+    """Whether a column begins with days that no calendar has, or takes over one that had such days."""
+    if step.fill is not None:
+        return distant(pa.array([step.fill]))
+    return step.origin is not None and step.origin not in counted and pa.types.is_date(step.field.type)
+
+
 def _split(names: str) -> list[str]:
-    return [name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)*)`", names)]
+    """As people write them too: plain names among those in back ticks."""
+    found = re.findall(r"`((?:[^`]|``)*)`|([^`,\s][^`,]*)", names)
+    return [plain_.strip() if plain_ else quoted.replace("``", "`") for quoted, plain_ in found]
 
 
 def _shape_of(table: Any) -> pa.Schema:
