@@ -42,11 +42,11 @@ from tidelog.core.fold import (
     match,
     require_keys,
 )
-from tidelog.core.snapshot import watermark
-from tidelog.errors import ConfigError, UnsupportedChange
+from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark.sinks import delta_spark
+from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import QUERY, Place, Places
@@ -60,8 +60,6 @@ LOG = logging.getLogger("tidelog.sinks.delta")
 
 DELETED_AT = "_deleted_at"
 PENDING = "tidelog.pending"
-ASKED, _OPEN = "tidelog.asked", "open"
-"""What the source had to show when it was last asked for rows, as a watermark; `open`: nobody has looked yet."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class DeltaSink:
         if have is not None and place.identity.items() <= properties.items():
             return target
         if place.origin is not None and place.origin_version is not None:
-            properties = {**self.options.properties, **place.identity, ASKED: _OPEN}
+            properties = {**self.options.properties, **place.identity, ASKED: OPEN}
             target.become(self._at(place.origin), place.origin_version, properties)
         elif have is None:
             target.create(self._wanted(table, batch.selection), {**self.options.properties, **place.identity})
@@ -170,42 +168,26 @@ class DeltaSink:
         """Set what the source answers in the rows that are there, and only in these."""
         columns = sorted(names & {c.name for c in job.selection.columns_of(job.table)} - set(job.key))
         if columns:
-            answers = self._ask(job, columns)
-            job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
+            for answers in self._asking(job).all(columns):
+                job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
         job.target.describe({PENDING: ""})
 
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
         """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""
         if folded.keeps and (job.changes.snapshotting or self.source is not None):
-            folded = self._find(job, folded, doubted=self._is_doubted(job, runs))
+            folded = self._find(job, folded, doubted=self._asking(job).is_doubted(runs))
         if folded.origins.num_rows:
             found = job.target.lookup(folded.origins.select(list(job.key)), sorted(folded.keeps))
             folded = carry(folded, job.key, found)
         unknown = sorted(set().union(*(run.unknown for run in runs)))
         if asked := [c for c in unknown if c in folded.keeps]:
-            folded = answer(folded, job.key, asked, self._ask(job, asked))
+            keys = folded.upserts.select(list(job.key)).filter(pa.array(gaps(folded)))
+            folded = answer(folded, job.key, asked, self._asking(job).some(asked, keys))
         return folded
 
-    def _is_doubted(self, job: _Job, runs: Sequence[Run]) -> bool:
-        """Whether the target may have rows of a later time than these events: of its snapshot, or because the source
-        was asked for them when it had seen these events already."""
-        if job.changes.snapshotting:
-            return True
-        asked = job.target.properties().get(ASKED)
-        if asked == _OPEN:
-            asked = self._note_asked(job)
-        if not asked:
-            return False
-        seen, told = watermark.from_json(asked), [run.rows.filter(pc.is_valid(run.rows["_xid"])) for run in runs]
-        return any(seen.covers(rows["_position"].to_numpy(), rows["_xid"].to_numpy()).any() for rows in told)
-
-    def _note_asked(self, job: _Job) -> str:
-        """It stands before anything that was asked for is written. While the snapshot runs, that it was is enough."""
-        assert self.source is not None
-        noted = _OPEN if job.changes.snapshotting else self.source.horizon().to_json()
-        if noted != _OPEN or job.target.properties().get(ASKED) != _OPEN:
-            job.target.describe({ASKED: noted})
-        return noted
+    def _asking(self, job: _Job) -> Asking:
+        shape = self.shape(job.table, job.selection)
+        return Asking(self.source, job.table, job.key, shape, job.target, job.changes.snapshotting)
 
     def _find(self, job: _Job, folded: Folded, *, doubted: bool) -> Folded:
         """Law 2: rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
@@ -223,27 +205,10 @@ class DeltaSink:
         if not len(missing):
             return folded
         keys = folded.upserts.select(key).take(pa.array(missing))
-        found = self._ask(job, sorted(folded.keeps), keys)
-        found = found.filter(pa.array(match(found, keys, key) >= 0))
+        found = self._asking(job).some(sorted(folded.keeps), keys)
         dead = folded.upserts[DELETED].to_numpy()[missing] if self.options.soft else False
         gone = missing[(match(keys, found, key) < 0) | dead]
         return give_up(answer(folded, key, sorted(folded.keeps), found), gone)
-
-    def _ask(self, job: _Job, columns: Sequence[str], keys: pa.Table | None = None) -> pa.Table:
-        if self.source is None:
-            raise UnsupportedChange(
-                f"Only the source knows the values of {', '.join(columns)} in the old rows of {job.table.qualified}.",
-                hint="Give the sink a source to read from.",
-            )
-        shape = self.shape(job.table, job.selection)
-        wanted = pa.schema([shape.field(n) for n in (*job.key, *columns)])
-        if keys is None:
-            batches = self.source.read(job.table, wanted.names)
-        else:
-            batches = self.source.read_keys(job.table, wanted.names, keys)
-        parts = [pa.Table.from_batches([b]).select(wanted.names).cast(wanted) for b in batches]
-        self._note_asked(job)
-        return pa.concat_tables([wanted.empty_table(), *parts])
 
     def _sweep(self, job: _Job, keep: pa.Table, folded: Folded | None) -> None:
         """Law 7: rows that a finished snapshot has not seen end. It comes before the batch's own commit, and so again

@@ -23,7 +23,7 @@ from tidelog.core.fold import match
 from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_ranges import Ranges
-from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad
+from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad, portions
 
 FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
@@ -263,15 +263,8 @@ class RustTarget:
 
     def _portions(self, columns: Sequence[str], predicate: str | None) -> Iterator[pa.Table]:
         """Several batches at a time: what compares them with many keys does so less often."""
-        batches: list[pa.RecordBatch] = []
-        for batch in self._batches(columns, predicate):
-            batches.append(batch)
-            rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
-            if rows >= PORTION_ROWS or size >= PORTION_BYTES:
-                yield pa.Table.from_batches(batches)
-                batches = []
-        if batches:
-            yield pa.Table.from_batches(batches)
+        parts = (pa.Table.from_batches([batch]) for batch in self._batches(columns, predicate))
+        return portions(parts, PORTION_ROWS, PORTION_BYTES)
 
     def _batches(self, columns: Sequence[str], predicate: str | None) -> Iterator[pa.RecordBatch]:
         with self._guard():

@@ -7,7 +7,7 @@ is recognised whatever happened in between. What a method commits before that on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -160,6 +160,18 @@ def pad(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows[f.name].cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type) for f in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def portions(parts: Iterable[pa.Table], rows: int, size: int) -> Iterator[pa.Table]:
+    """Several parts at a time, until they are so many rows or bytes."""
+    gathered: list[pa.Table] = []
+    for part in parts:
+        gathered.append(part)
+        if sum(p.num_rows for p in gathered) >= rows or sum(p.nbytes for p in gathered) >= size:
+            yield pa.concat_tables(gathered)
+            gathered = []
+    if gathered:
+        yield pa.concat_tables(gathered)
 
 
 def uri(root: str, *names: str) -> str:
