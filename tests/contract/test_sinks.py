@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tests.contract.sink_rig import (
     ENDLESS,
@@ -390,6 +391,44 @@ def test_tables_that_change_their_names(rare: Make, monkeypatch: pytest.MonkeyPa
     target.sink.apply(batch)
     assert [r["id"] for r in target.read(swapped[0])] == [1, 10]
     assert [r["id"] for r in target.read(swapped[1])] == [2, 20]
+
+
+@pytest.mark.parametrize("gone", ["files", "log"])
+def test_rows_of_a_renamed_table_that_nobody_keeps_any_more(
+    rare: Make, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """Another took the name; the old rows are in an old version, and the retention of these has ended."""
+    target = rare(delete_mode="soft") if gone == "log" else rare()
+    old, new = ORDERS, replace(ORDERS, id=2)
+    target.feed((old, [c(id=1, name="a", big="A"), c(id=2, name="b", big="B"), c(id=3, name="c")]))
+    target.feed((new, [c(id=7, name="new")]))
+    forget(Path(target.sink._target(old).uri), gone)
+    target.restart()
+    attic = replace(old, name="attic")
+    batch = target.batch((attic, [u(id=1, name="a2", unchanged=["big"]), d(id=3), c(id=4, name="d")]))
+    target.source.rows = [{"id": i, "name": n, "big": b} for i, n, b in [(1, "a2", "A"), (2, "b", "B"), (4, "d", None)]]
+    crash_after(monkeypatch, type(target.sink._target(old)), "merge")
+    with pytest.raises(KeyboardInterrupt):
+        target.sink.apply(batch)
+    monkeypatch.undo()
+    for _ in range(2):
+        target.restart()
+        target.sink.apply(batch)
+    assert [tuple(row.values()) for row in target.read(attic)] == [(1, "a2", "A"), (2, "b", "B"), (4, "d", None)]
+    assert [row["id"] for row in target.read(new)] == [7]
+    assert not target.sink._target(attic).properties()["tidelog.missing"]
+
+
+def forget(table: Path, gone: str) -> None:
+    """What a clean-up leaves of a table: what its last version needs."""
+    now = DeltaTable(table)
+    if gone == "files":
+        now.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        return
+    now.create_checkpoint()
+    for entry in (table / "_delta_log").glob("*.json"):
+        if int(entry.stem) < now.version():
+            entry.unlink()
 
 
 LAST = {"date": 2_932_896, "timestamptz": 253_402_214_400_000_000}

@@ -60,6 +60,8 @@ LOG = logging.getLogger("tidelog.sinks.delta")
 
 DELETED_AT = "_deleted_at"
 PENDING = "tidelog.pending"
+MISSING = "tidelog.missing"
+"""Set while a table's old rows have to be read from the source."""
 
 
 @dataclass(frozen=True)
@@ -115,19 +117,36 @@ class DeltaSink:
         have, properties = target.schema(), target.properties()
         if have is not None and place.identity.items() <= properties.items():
             return target
-        if place.origin is not None and place.origin_version is not None:
-            properties = {**self.options.properties, **place.identity, ASKED: OPEN}
+        wanted = {**place.identity, **self._missing(table, place)}
+        if place.origin is not None and place.origin_version is not None and MISSING not in wanted:
+            properties = {**self.options.properties, **wanted, ASKED: OPEN, MISSING: ""}
             target.become(self._at(place.origin), place.origin_version, properties)
         elif have is None:
-            target.create(self._wanted(table, batch.selection), {**self.options.properties, **place.identity})
+            target.create(self._wanted(table, batch.selection), {**self.options.properties, **wanted})
         else:
-            if properties.get(QUERY) == batch.query:  # the source dropped the table and made another of its name
+            # the source dropped the table and made another of its name, or this one's rows are gone
+            if properties.get(QUERY) == batch.query or MISSING in wanted:
                 target.replace(have.empty_table(), None)
-            target.describe(place.identity)
+            target.describe({MISSING: "", **wanted} if properties.get(MISSING) else wanted)
         return target
+
+    def _missing(self, table: Table, place: Place) -> dict[str, str]:
+        """The rows that a table starts with may be gone: while another had its place, the retention of old versions
+        ended. Then the source tells them anew."""
+        if place.origin is None or place.origin_version is None or self._at(place.origin).holds(place.origin_version):
+            return {}
+        LOG.warning(
+            "%s: its rows were left in %s when another table took that name, and are no longer kept there: "
+            "they are read from the source",
+            table.qualified,
+            place.origin,
+        )
+        return {MISSING: "true", ASKED: OPEN}
 
     def _apply(self, job: _Job) -> None:
         self._follow(job)
+        if job.target.properties().get(MISSING):
+            self._read_anew(job)
         runs = [self._conform(job, version, rows) for version, rows in job.changes.rows if rows.num_rows]
         folded = self._folded(job, runs) if runs else None
         if job.changes.keep is not None:
@@ -171,6 +190,15 @@ class DeltaSink:
             for answers in self._asking(job).all(columns):
                 job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
         job.target.describe({PENDING: ""})
+
+    def _read_anew(self, job: _Job) -> None:
+        """All rows that there are now; what the log still has to tell of them leads to the same."""
+        columns = [c.name for c in job.selection.columns_of(job.table) if c.name not in job.key]
+        for found in self._asking(job).all(columns):
+            rows = found.append_column(DELETED, pa.repeat(False, found.num_rows)) if self.options.soft else found
+            reads = np.ones(rows.num_rows, np.bool_)
+            job.target.merge(Merge(rows, job.key, tuple(rows.column_names), reads=reads), None)
+        job.target.describe({MISSING: ""})
 
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
         """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""

@@ -80,6 +80,18 @@ class RustTarget:
     def version(self) -> int:
         return int(self._existing().version())
 
+    def holds(self, version: int) -> bool:
+        options = dict(self.storage)
+        with self._guard():
+            if not driver().DeltaTable.is_deltatable(self.uri, storage_options=options):
+                return False
+            try:
+                then = driver().DeltaTable(self.uri, version=version, storage_options=options)
+            except driver().exceptions.DeltaError:
+                driver().DeltaTable(self.uri, storage_options=options)  # else nothing can be read just now
+                return False
+            return not then.repair(dry_run=True)["files_removed"]
+
     def applied(self, *apps: str) -> int:
         table = self._open(refresh=True)
         found = [] if table is None else [table.transaction_version(app) for app in apps]
@@ -113,7 +125,8 @@ class RustTarget:
         self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
-        source = driver().DeltaTable(origin.uri, version=version, storage_options=dict(self.storage))
+        with self._guard():
+            source = driver().DeltaTable(origin.uri, version=version, storage_options=dict(self.storage))
         shape = _shape_of(source)
         counted = {k: v for k, v in source.metadata().configuration.items() if k == COUNTED}
         if self._open() is None:

@@ -87,6 +87,22 @@ class SparkTarget:
     def version(self) -> int:
         return int(self._snapshot().version())
 
+    def holds(self, version: int) -> bool:
+        from pyspark.errors import AnalysisException
+
+        if self._snapshot().version() < 0:
+            return False
+        try:
+            files = self._load(self.uri, version).inputFiles()
+        except AnalysisException:
+            return False
+        return all(map(self._is_there, files))
+
+    def _is_there(self, file: str) -> bool:
+        jvm = self.spark.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+        return bool(path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
+
     def applied(self, *apps: str) -> int:
         marks = self._snapshot().transactions()
         found = [marks.get(app) for app in apps]
@@ -114,7 +130,7 @@ class SparkTarget:
         self._overwrite(old.select(*(_expression(s, kinds) for s in steps)), None, overwriteSchema="true")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
-        source = self.spark.read.format("delta").option("versionAsOf", version).load(origin.uri)
+        source = self._load(origin.uri, version)
         if self.schema() is None:
             shape = pa.schema([_field(f) for f in _parsed(source.schema.json())])
             self.create(shape, {k: v for k, v in properties.items() if k.startswith("delta.")})
@@ -189,8 +205,9 @@ class SparkTarget:
         assert schema is not None, self.uri
         return schema
 
-    def _load(self) -> Any:
-        return self.spark.read.format("delta").load(self.uri)
+    def _load(self, uri: str = "", version: int | None = None) -> Any:
+        options = {} if version is None else {"versionAsOf": str(version)}
+        return self.spark.read.format("delta").options(**options).load(uri or self.uri)
 
     def _table(self, frame: Any, columns: Sequence[str]) -> pa.Table:
         shape = pa.schema([self._shape().field(c) for c in columns])

@@ -119,6 +119,9 @@ class Target(Protocol):
 
     def version(self) -> int: ...
 
+    def holds(self, version: int) -> bool:
+        """Whether all of an old version can still be read."""
+
     def applied(self, *apps: str) -> int:
         """The version of the last mark of these, -1 when there is none."""
 
