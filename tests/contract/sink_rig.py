@@ -68,9 +68,15 @@ def shape(table: Table, selection: Selection) -> pa.Schema:
 
 def parse(text: str, table: Table, column: Column) -> Any:  # noqa: ARG001
     kind = arrow(column)
-    if text == "infinity":
-        return ENDLESS[kind]
-    return int(text) if pa.types.is_integer(kind) else Decimal(text) if pa.types.is_decimal(kind) else text
+    if text.endswith("infinity"):
+        return ENDLESS[kind] if text == "infinity" else -ENDLESS[kind] - 1
+    return (
+        int(text)
+        if pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
+        else Decimal(text)
+        if pa.types.is_decimal(kind)
+        else text
+    )
 
 
 def table(*columns: Column, key: Sequence[str] = ("id",), name: str = "orders", id: int = 1) -> Table:

@@ -7,6 +7,7 @@ it runs the cases in which the engines differ, and the rarer ones of these only 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -431,12 +432,12 @@ def forget(table: Path, gone: str) -> None:
             entry.unlink()
 
 
-LAST = {"date": 2_932_896, "timestamptz": 253_402_214_400_000_000}
-FIRST = {"date": -719_162, "timestamptz": -62_135_596_800_000_000}
+LAST = {"date": 2_932_896, **dict.fromkeys(["timestamp", "timestamptz"], 253_402_214_400_000_000)}
+FIRST = {"date": -719_162, **dict.fromkeys(["timestamp", "timestamptz"], -62_135_596_800_000_000)}
 """9999-12-31 and 0001-01-01, which people write for never."""
 
 
-@pytest.mark.parametrize("kind", ["date", "timestamptz"])
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
 def test_days_and_moments_without_end(rig: Make, kind: str) -> None:
     """Python knows none of them, and engines may not be able to count them."""
     target, last = rig(), ENDLESS[arrow(Column("", kind))]
@@ -448,6 +449,27 @@ def test_days_and_moments_without_end(rig: Make, kind: str) -> None:
     target.feed((wider, [c(id=5, until=datetime(9999, 12, 31), since=datetime(1, 1, 1))]))
     assert numbers(target, wider, "since") == {1: last, 3: last, 4: last, 5: FIRST[kind]}
     assert numbers(target, wider, "until")[5] == LAST[kind]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+def test_a_moment_that_old_rows_begin_with(rig: Make, zone: None, kind: str) -> None:  # noqa: ARG001
+    """It is what the source says, wherever the process runs."""
+    target = rig()
+    target.feed((ORDERS, [c(id=1)]))
+    noon = 1_750_075_200_000_000
+    wider = table(*ORDERS.columns, Column("a", kind, fill=str(noon), number=4), Column("b", kind, fill="-infinity"))
+    target.feed((wider, [c(id=2, a=10, b=10)]))
+    assert numbers(target, wider, "a") == {1: noon, 2: 10}
+    assert numbers(target, wider, "b") == {1: -(2**63), 2: 10}
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize("kind", ["date", "timestamptz"])

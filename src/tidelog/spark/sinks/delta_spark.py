@@ -121,20 +121,20 @@ class SparkTarget:
 
     def extend(self, fields: Sequence[pa.Field]) -> None:
         whole = pa.schema([*self._shape(), *fields])
-        self._admit(whole.names)
+        self._admit(whole)
         _empty(self.spark, whole).write.format("delta").mode("append").option("mergeSchema", "true").save(self.uri)
 
     def rewrite(self, steps: Sequence[Step]) -> None:
-        self._admit([s.field.name for s in steps])
+        self._admit(pa.schema([s.field for s in steps]))
         old, kinds = self._load(), self._shape()
         self._overwrite(old.select(*(_expression(s, kinds) for s in steps)), None, overwriteSchema="true")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         source = self._load(origin.uri, version)
+        shape = pa.schema([_field(f) for f in _parsed(source.schema.json())])
         if self.schema() is None:
-            shape = pa.schema([_field(f) for f in _parsed(source.schema.json())])
             self.create(shape, {k: v for k, v in properties.items() if k.startswith("delta.")})
-        self._admit(source.columns)
+        self._admit(shape)
         self._overwrite(source, None, overwriteSchema="true")
         self.describe(properties)
 
@@ -226,9 +226,12 @@ class SparkTarget:
     def _overwrite(self, frame: Any, mark: Mark | None, **options: str) -> None:
         frame.write.format("delta").mode("overwrite").options(**options, **_options(mark)).save(self.uri)
 
-    def _admit(self, names: Sequence[str]) -> None:
-        """Parquet as Delta writes it has no room for some characters, unless columns are mapped to other names."""
-        if _odd(names) and "delta.columnMapping.mode" not in self.properties():
+    def _admit(self, schema: pa.Schema) -> None:
+        """Parquet as Delta writes it has no room for some characters, unless columns are mapped to other names; and
+        a table that had no moments without a zone when it was made takes them only if it is told to."""
+        if _has_plain_moments(schema) and not _has_plain_moments(self._shape()):
+            self.describe({"delta.feature.timestampNtz": "supported"})
+        if _odd(schema.names) and "delta.columnMapping.mode" not in self.properties():
             self.describe(
                 {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
             )
@@ -279,6 +282,7 @@ class SparkEngine:
                 session.conf.set(name, value)
         # Spark's own form of moments, INT96, is misread by others before 1678 and after 2262.
         session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        session.conf.set("spark.sql.session.timeZone", "UTC")
         return SparkTarget(uri, session, self._stage(), self.every)
 
     def _stage(self) -> str:
@@ -298,6 +302,11 @@ def _options(mark: Mark | None) -> dict[str, str]:
 
 def _odd(names: Sequence[str]) -> bool:
     return any(re.search(r"[ ,;{}()\n\t=]", name) for name in names)
+
+
+def _has_plain_moments(schema: pa.Schema) -> bool:
+    kinds = (f.type.value_type if pa.types.is_list(f.type) else f.type for f in schema)
+    return any(pa.types.is_timestamp(kind) and not kind.tz for kind in kinds)
 
 
 def _parsed(text: str) -> list[dict[str, Any]]:
@@ -392,8 +401,9 @@ def _literal(value: pa.Scalar | None) -> Any:
         return F.array(*(_literal(v) for v in value))
     if pa.types.is_date32(kind):
         return F.date_from_unix_date(F.lit(value.cast(pa.int32()).as_py()))
-    if pa.types.is_timestamp(kind) and kind.tz:
-        return F.timestamp_micros(F.lit(value.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).as_py()))
+    if pa.types.is_timestamp(kind):
+        moment = F.timestamp_micros(F.lit(value.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).as_py()))
+        return moment if kind.tz else moment.cast("timestamp_ntz")  # the same number: the session is in UTC
     found = value.as_py()
     return F.lit(bytearray(found) if isinstance(found, bytes) else found)
 
