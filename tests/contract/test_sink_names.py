@@ -3,6 +3,7 @@ one of the other, whichever is listed first, however many are written at once, a
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.contract.sink_rig import ORDERS, Rig, Row, c, crash_before, d, rows, u
+from tests.contract.test_sink_delta import deliver
 from tidelog.contracts import Batch, TableChanges
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
@@ -138,6 +140,71 @@ def test_a_batch_that_a_former_release_applied(rig: Rig) -> None:
     assert [row["name"] for row in rig.read(OLD)] == ["one", "since changed"]
     rig.feed((OLD, [c(id=3)]))
     assert ids(rig, OLD) == [1, 2, 3]
+
+
+class Database:
+    """Tables that are renamed, dropped and made anew, and a log of what happens to their rows."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.position = rng, 0
+        self.names = {1: "a", 2: "b", 3: "c"}
+        self.rows: dict[int, set[int]] = {1: set(), 2: set(), 3: set()}
+        self.spoke: dict[int, str] = {}
+        self.holders: dict[str, int] = {}
+        self.log: dict[int, list[tuple[Table, pa.Table]]] = {}
+
+    def step(self) -> None:
+        match self.rng.choice(["change", "change", "change", "swap", "rename", "anew"]):
+            case "change":
+                self._change(self.rng.choice(sorted(self.names)))
+            case "swap":
+                one, other = self.rng.sample(sorted(self.names), 2)
+                self.names[one], self.names[other] = self.names[other], self.names[one]
+            case "rename":
+                free = sorted(set("abcd") - set(self.names.values()))
+                self.names[self.rng.choice(sorted(self.names))] = self.rng.choice(free)
+            case "anew":
+                name, new = self.names.pop(self.rng.choice(sorted(self.names))), max(self.rows) + 1
+                self.names[new], self.rows[new] = name, set()
+
+    def _change(self, id: int) -> None:
+        version, key = replace(ORDERS, id=id, name=self.names[id]), self.rng.randrange(6)
+        event = d(id=key) if key in self.rows[id] else c(id=key, name=str(id))
+        self.rows[id] ^= {key}
+        self.position += 1
+        self.spoke.pop(id, None)
+        self.spoke[id] = version.name
+        self.log.setdefault(id, []).extend(changes(version, [event], self.position).rows)
+
+    def batch(self, number: int) -> Batch:
+        told = [
+            TableChanges(tuple(dict.fromkeys(v for v, _ in reversed(runs)))[::-1], runs) for runs in self.log.values()
+        ]
+        self.log = {}
+        self.holders |= {name: id for id, name in self.spoke.items() if any(c.table.id == id for c in told)}
+        self.rng.shuffle(told)
+        return Batch("query-1", number, Selection(), told)
+
+    def expected(self) -> dict[str, set[tuple[int, str]]]:
+        """By name, the rows of the table that came to it last, unless it has left it since."""
+        return {
+            name: {(key, str(id)) for key in self.rows[id]}
+            for name, id in self.holders.items()
+            if self.spoke[id] == name
+        }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_lives_of_names_with_crashes(rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    world = Database(rng)
+    for number in range(10):
+        for _ in range(rng.randrange(1, 9)):
+            world.step()
+        deliver(rig, world.batch(number), rng, monkeypatch)
+        for name, content in world.expected().items():
+            found = rig.read(replace(ORDERS, name=name))
+            assert sorted((row["id"], row["name"]) for row in found) == sorted(content), (number, name)
 
 
 @pytest.fixture(params=["parquet", "delta"])
