@@ -9,7 +9,6 @@ Every so many commits the ones that are too small are joined.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from tidelog.core.evolve import Step, plain, transform
 from tidelog.core.fold import match
 from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
+from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, is_uncountable, joined
 from tidelog.spark.sinks.delta_ranges import Ranges
 from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad, portions
 
@@ -38,9 +38,6 @@ STRETCH_BYTES = 256 << 20
 PORTION_ROWS, PORTION_BYTES = 200_000, 64 << 20
 """How much of a table is looked through at a time."""
 SIZE = "delta.targetFileSize"
-COUNTED = "delta.dataSkippingStatsColumns"
-_COUNTED_MAX = 32
-"""Which columns have statistics; unless it is set, so many of the first ones."""
 
 
 def quote(name: str) -> str:
@@ -118,7 +115,7 @@ class RustTarget:
 
     def rewrite(self, steps: Sequence[Step]) -> None:
         counted = self._counted()
-        self._leave_uncounted(s.field.name for s in steps if _is_uncountable(s, counted))
+        self._leave_uncounted(s.field.name for s in steps if is_uncountable(s, counted))
         old = self._existing().scan()
         shape = pa.schema([s.field for s in steps])
         batches = (b for part in _read(old) for b in transform(steps, pa.Table.from_batches([part])).to_batches())
@@ -322,11 +319,10 @@ class RustTarget:
             return
         counted = self._counted()
         if COUNTED not in self.properties() or without & set(counted):
-            self.describe({COUNTED: ",".join(f"`{c.replace('`', '``')}`" for c in counted if c not in without)})
+            self.describe({COUNTED: joined(c for c in counted if c not in without)})
 
     def _counted(self) -> list[str]:
-        told = self.properties().get(COUNTED)
-        return self._shape().names[:_COUNTED_MAX] if told is None else _split(told)
+        return counted_of(self.properties().get(COUNTED), self._shape().names)
 
     def _shape(self) -> pa.Schema:
         schema = self.schema()
@@ -406,19 +402,6 @@ def _properties(mark: Mark | None) -> Any:
 
 def _read(reader: Any) -> Iterator[pa.RecordBatch]:
     yield from pa.RecordBatchReader.from_stream(reader)
-
-
-def _is_uncountable(step: Step, counted: Sequence[str]) -> bool:
-    """Whether a column begins with days that no calendar has, or takes over one that had such days."""
-    if step.fill is not None:
-        return distant(pa.array([step.fill]))
-    return step.origin is not None and step.origin not in counted and pa.types.is_date(step.field.type)
-
-
-def _split(names: str) -> list[str]:
-    """As people write them too: plain names among those in back ticks."""
-    found = re.findall(r"`((?:[^`]|``)*)`|([^`,\s][^`,]*)", names)
-    return [plain_.strip() if plain_ else quoted.replace("``", "`") for quoted, plain_ in found]
 
 
 def _shape_of(table: Any) -> pa.Schema:
