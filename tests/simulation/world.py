@@ -110,6 +110,7 @@ class World:
         self.rng, self.database, self.fault = rng, database, fault
         self.journal, self.stage = Journal(database), Stage()
         self._attempts = 0
+        self._tired = False
 
     def tick(self) -> None:
         for _ in range(self.rng.choice((0, 1, 2, 5))):
@@ -123,7 +124,8 @@ class World:
         return relation.table(self._version(entry.table)) if relation else None
 
     def rests(self) -> bool:
-        return self.rng.random() < 0.05
+        tired, self._tired = self._tired, False
+        return tired
 
     def walked(self, table: Table, surrogate: str) -> tuple[str, ...]:  # noqa: ARG002
         return table.key
@@ -163,6 +165,7 @@ class World:
             one = self.rng.choice(good)
             return Manifest(one.id, len(one.rows), passed=one.passed, shape=one.table.shape)
         failed = self.stage.failed.pop(name, "")
+        self._tired |= bool(failed)
         return Manifest("", failed=failed) if failed else None
 
     # -- chunks -------------------------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ class World:
         return Replayed(self.database.log_end()) if by_position else self.database.horizon()
 
     def emitted(self, table: str, chunk: Chunk, start: int, end: int, version: int) -> tuple[pa.Table, int]:
-        """What a batch delivers of a chunk, and the version that it was read under (law 6: or what is there now)."""
+        """What a batch delivers of a chunk, and the version that it was read under (or what is there now)."""
         relation = self.database.relations[table]
         attempt, window = self.stage.named(chunk.attempt), True
         if attempt.id in self.stage.lost:

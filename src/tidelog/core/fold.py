@@ -1,6 +1,6 @@
 """Many changes of a row become one: what a merge by key needs, and nothing else.
 
-Law 14: the last change wins *per column*. An update that left a column out (unchanged TOAST) takes it from the latest
+Law: the last change wins *per column*. An update that left a column out (unchanged TOAST) takes it from the latest
 earlier change of that row in the batch; where none tells, the value stays in the target (`keeps`). A key change ends
 the old key's row and goes on as the new key's: what the batch cannot tell is in the target under the key the row had
 when the batch began (`origins`). Rows that were read are, at the end of a batch, what its events have led to: in a

@@ -189,7 +189,7 @@ class Reading:
         )
 
     def acknowledge(self, offset: Offset) -> None:
-        """What was delivered, is visible to everybody (law 1) and is needed for no window may go."""
+        """What was delivered, is visible to everybody and is needed for no window may go."""
         if self._silent or self._log is None or offset.life < self._life:
             return
         if self._floor < offset.position:

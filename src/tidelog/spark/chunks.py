@@ -1,6 +1,6 @@
 """Chunks on the executors: read a span of a table and stage it; later, reconcile it with its window and hand it over.
 
-What was staged is never changed. A chunk whose stage is gone is read again in place (law 6), and reconciled with the
+What was staged is never changed. A chunk whose stage is gone is read again in place, and reconciled with the
 same stretch of the log under its new watermark: its rows may be newer than the batch then, and the events that follow
 lead to them or past them; but what was delivered and is not visible yet must not be undone by them.
 """

@@ -40,7 +40,7 @@ from tidelog.spark import sinks
 from tidelog.spark.batches import Batches
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally
-from tidelog.spark.session import register, session, warm
+from tidelog.spark.session import is_local, register, session, warm
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
 
@@ -392,8 +392,7 @@ def _status(home: Home) -> Status:
 
 def require_shared_journal(definition: Definition, master: str) -> None:
     """Executors on other machines must be able to open the journal."""
-    local = master == "local" or master.startswith("local[")
-    if not local and (not definition.storage.path or Files(definition.storage.path).local):
+    if not is_local(master) and (not definition.storage.path or Files(definition.storage.path).local):
         raise ConfigError(
             f"Spark runs as {master}, but the journal lies in a local folder that its executors can't read.",
             hint="Set journal.path to storage that all machines reach, such as s3://bucket/prefix.",

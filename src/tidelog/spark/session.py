@@ -130,6 +130,11 @@ def _complaint(path: Path) -> str:
 _PUT_BY_SPARK = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
 
 
+def is_local(master: str) -> bool:
+    """Whether its executors share this machine, and its folders."""
+    return master == "local" or master.startswith("local[")
+
+
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Make a source known to a session, safe for several queries at once.
 

@@ -333,7 +333,7 @@ class Rig:
             key = tuple(row[k] for k in table.key)
             kept = [n for n, mask in folded.keeps.items() if mask[i]]
             base = before.get(origins.get(i, key))
-            if kept and (base is None or (snapshotting and i in origins)):  # as the sinks do (law 2)
+            if kept and (base is None or (snapshotting and i in origins)):  # as the sinks do
                 base = self._ask(table, row)
                 if base is None:
                     target.pop(key, None)

@@ -30,7 +30,7 @@ def _confirmed(rig: Rig) -> int:
 
 
 def test_a_commit_that_is_delivered_before_it_is_visible(private_postgres: Postgres, tmp_path: Path) -> None:
-    """Law 1. It waits for synchronous replication: the log has it, readers see the old row, and the old row must
+    """It waits for synchronous replication: the log has it, readers see the old row, and the old row must
     not come after the new one, however late the snapshot is asked for."""
     database = private_postgres.create_database("shop")
     with items(database, tmp_path, size=50, **{"snapshot.mode": "no_data", "status.update.interval.ms": "50"}) as rig:

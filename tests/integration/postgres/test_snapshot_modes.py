@@ -86,7 +86,7 @@ def test_stopping_the_first_snapshot_is_told(
 
 
 def test_a_table_that_is_newly_covered(database: Database, tmp_path: Path) -> None:
-    """Law 10: what was written before the table was published, and is committed later, stands nowhere in the log:
+    """What was written before the table was published, and is committed later, stands nowhere in the log:
     its snapshot waits for that."""
     with _tables(database, tmp_path, table_include_list="public.a") as rig:
         rig.run()

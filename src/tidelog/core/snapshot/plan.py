@@ -121,8 +121,8 @@ def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snaps
 def _settle(snapshot: Snapshot, world: World, now: Now) -> Snapshot:
     if not snapshot.settling:
         return snapshot
-    end = world.log_end() if any(not until for _, until in snapshot.settling) else 0
-    settling = tuple((oid, until or end) for oid, until in snapshot.settling if not until or until > now.reached)
+    ends = world.log_end() if any(not until for _, until in snapshot.settling) else 0
+    settling = tuple((oid, until or ends) for oid, until in snapshot.settling if not until or until > now.reached)
     return replace(snapshot, settling=settling)
 
 

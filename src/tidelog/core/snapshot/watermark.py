@@ -66,7 +66,7 @@ class Replayed:
 
 
 def floor(positions: Ints, xids: Ints, watermark: Watermark, end: int) -> int:
-    """Of delivered transactions, in log order, all before the result are seen under the watermark (law 1): a commit may
+    """Of delivered transactions, in log order, all before the result are seen under the watermark: a commit may
     be delivered before it is visible, and a chunk that is read meanwhile needs it in its window."""
     unseen = ~watermark.covers(positions, xids)
     return int(positions[unseen].min(initial=end))

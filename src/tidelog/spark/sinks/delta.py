@@ -1,6 +1,6 @@
 """A Delta table per source table that equals it: merged by key, following its schema, exactly once.
 
-Law 14: a batch is known by query and id, written into each table's own log with the rows. Every step before that
+Law: a batch is known by query and id, written into each table's own log with the rows. Every step before that
 commit can be done again: evolving compares the table as it is with the version it should follow, what the source
 must answer stays noted as `tidelog.pending` until it is answered, and moves are in the book of places.
 
@@ -218,7 +218,7 @@ class DeltaSink:
         return Asking(self.source, job.table, job.key, shape, job.target, job.changes.snapshotting)
 
     def _find(self, job: _Job, folded: Folded, *, doubted: bool) -> Folded:
-        """Law 2: rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
+        """Rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
         they are there: the source tells them, by key. What it has no more is left out; a later event tells why, which
         may come after the snapshot: so a row that is not there is asked for at any time. A row that moved is asked for
         as long as what the target has under its old key may be of a later time, another's; and what is answered is of
@@ -239,7 +239,7 @@ class DeltaSink:
         return give_up(answer(folded, key, sorted(folded.keeps), found), gone)
 
     def _sweep(self, job: _Job, keep: pa.Table, folded: Folded | None) -> None:
-        """Law 7: rows that a finished snapshot has not seen end. It comes before the batch's own commit, and so again
+        """Rows that a finished snapshot has not seen end. It comes before the batch's own commit, and so again
         if that fails; a second time there is nothing left to do."""
         key, soft = list(job.key), self.options.soft
         present = job.target.read([*key, DELETED] if soft else key)

@@ -7,6 +7,7 @@ Delta itself then refuses to do a batch twice.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import uuid
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from tidelog.core.evolve import Step, plain, widens
 from tidelog.errors import ConfigError
+from tidelog.spark.session import is_local
 from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -288,7 +290,7 @@ class SparkEngine:
     def _stage(self) -> str:
         if self.stage:
             return self.stage
-        if not self.spark.sparkContext.master.startswith("local["):
+        if not is_local(self.spark.sparkContext.master):
             raise ConfigError(
                 "The engine `spark` needs a directory to hand rows to the executors.",
                 hint="Set `stage` to a path that all machines of the cluster read and write.",
@@ -310,8 +312,6 @@ def _has_plain_moments(schema: pa.Schema) -> bool:
 
 
 def _parsed(text: str) -> list[dict[str, Any]]:
-    import json
-
     fields: list[dict[str, Any]] = json.loads(text)["fields"]
     return fields
 
