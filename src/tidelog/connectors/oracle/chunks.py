@@ -47,7 +47,7 @@ def warm() -> None:
 
 def watermark(scn: int) -> Replayed:
     """What a query as of an SCN has seen: every commit that stands at it or before it."""
-    return Replayed(position.of_scn(scn + 1))
+    return Replayed(position.of_scn(scn + 1), exact=True)
 
 
 class OracleChunks:

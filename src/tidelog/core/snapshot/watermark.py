@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ class Visible:
     xmin: int
     xmax: int
     running: tuple[int, ...] = ()
+    exact: ClassVar[bool] = True
 
     @staticmethod
     def parse(text: str) -> Visible:
@@ -54,15 +56,17 @@ class Visible:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A standby had replayed the log up to here before the chunk was read."""
+    """A standby had replayed the log up to here before the chunk was read, or, if it is `exact`, the chunk is of this
+    very place."""
 
     position: int
+    exact: bool = False
 
     def covers(self, positions: Ints, xids: Ints) -> Mask:  # noqa: ARG002
         return positions < self.position
 
     def to_json(self) -> str:
-        return json.dumps({"position": self.position})
+        return json.dumps({"position": self.position, "exact": self.exact})
 
 
 def floor(positions: Ints, xids: Ints, watermark: Watermark, end: int) -> int:
@@ -75,5 +79,5 @@ def floor(positions: Ints, xids: Ints, watermark: Watermark, end: int) -> int:
 def from_json(text: str) -> Watermark:
     raw = json.loads(text)
     if "position" in raw:
-        return Replayed(raw["position"])
+        return Replayed(raw["position"], raw.get("exact", False))
     return Visible(raw["xmin"], raw["xmax"], tuple(raw["running"]))

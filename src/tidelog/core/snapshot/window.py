@@ -1,10 +1,12 @@
 """What is left of a chunk once the log has told what it did not see.
 
-Laws 2 and 3: the *window* are the log's events of the table that the chunk's watermark does not cover, in log order, up
+Law: the *window* are the log's events of the table that the chunk's watermark does not cover, in log order, up
 to the end of the batch that emits the chunk. A row whose key the window touches, old or new, is stale and goes; an
 uncovered truncate takes all rows. But where an event left columns out (unchanged TOAST), only the chunk knows them: the
 row is folded with its events and emitted as it is at the window's end, under the key it has there. So each `r` that
 comes out equals the source's row at the end of the batch. An event whose row the chunk does not hold gives nothing.
+Nor does one whose key was changed, where the chunk may have seen more than its watermark says: what it holds under the
+old key may be another row by then.
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ def uncovered(rows: pa.Table, watermark: Watermark) -> pa.Table:
     return rows.filter(pa.array(~seen))
 
 
-def reconcile(rows: pa.Table, window: Sequence[Run], key: Sequence[str]) -> pa.Table:
+def reconcile(rows: pa.Table, window: Sequence[Run], key: Sequence[str], *, exact: bool = True) -> pa.Table:
     """The rows of a chunk that are to be emitted. `key` are the replica identity's columns, never a surrogate; without
-    a key no row can be told from another, and only a truncate counts."""
+    a key no row can be told from another, and only a truncate counts. `exact`: the chunk has seen nothing of the
+    window."""
     window = [run for run in window if run.rows.num_rows]
     if any(pc.any(pc.equal(run.rows["_op"], "t")).as_py() for run in window):
         return rows[:0]
@@ -65,7 +68,8 @@ def reconcile(rows: pa.Table, window: Sequence[Run], key: Sequence[str]) -> pa.T
     fresh = rows.filter(pa.array(~stale))
     if not stale.any() or not any(leaves_out(run) for run in window):
         return fresh
-    return pa.concat_tables([fresh, _continued(rows.filter(pa.array(stale)), touches.concerned(window), list(key))])
+    continued = _continued(rows.filter(pa.array(stale)), touches.concerned(window), list(key), exact=exact)
+    return pa.concat_tables([fresh, continued])
 
 
 @dataclass(frozen=True)
@@ -113,13 +117,22 @@ class _Touches:
         return [replace(run, rows=run.rows.filter(pa.array(some))) for run, some in zip(window, parts, strict=True)]
 
 
-def _continued(stale: pa.Table, window: Sequence[Run], key: list[str]) -> pa.Table:
+def _continued(stale: pa.Table, window: Sequence[Run], key: list[str], *, exact: bool) -> pa.Table:
     """The rows at the window's end of which the window does not tell everything and the chunk does."""
     alone = fold(window, key)
     wanting = alone.upserts.select(key).filter(pa.array(gaps(alone)))
+    if not exact:
+        wanting = wanting.filter(pa.array(match(wanting, _changed(window, key), key) < 0))
     whole = fold([Run(_shaped(stale, window[0].rows.schema)), *window], key)
     needed = match(whole.upserts.select(key), wanting, key) >= 0
     return _reads(whole.upserts.filter(pa.array(needed & ~gaps(whole))), stale.schema)
+
+
+def _changed(window: Sequence[Run], key: list[str]) -> pa.Table:
+    """Every key that a row has left or got by a change of its key."""
+    changes = [(run.rows.select(key), *moves(run, key)) for run in window]
+    parts = [part for keys, at, old in changes for part in (keys.take(pa.array(at)), old)]
+    return pa.concat_tables([part.cast(parts[0].schema) for part in parts])
 
 
 def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
