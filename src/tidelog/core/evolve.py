@@ -155,10 +155,12 @@ def passage(old: pa.Field, new: pa.Field) -> str:
 
 def _keeps_text(old: pa.Field, new: pa.Field) -> bool:
     """Whether a value that becomes text is its own text: others pad it, round it, quote it or write it otherwise."""
-    now = _meta(new, TYPE).lower()
-    if now == "numeric":
-        return _meta(new, MODIFIER) in ("-1", _meta(old, MODIFIER))
-    return not now or now in _TEXTS
+    was, now = _meta(old, TYPE).lower(), _meta(new, TYPE).lower()
+    if now != "numeric":
+        return not now or now in _TEXTS
+    before, after = (int(_meta(f, MODIFIER) or -1) for f in (old, new))
+    digits = 0 if pa.types.is_integer(old.type) else _scale(before) if was == "numeric" and before >= 0 else None
+    return after == -1 or digits == _scale(after)
 
 
 def _same_values(old: pa.Field, new: pa.Field) -> bool:
@@ -169,13 +171,14 @@ def _same_values(old: pa.Field, new: pa.Field) -> bool:
         return False
     before, after = int(_meta(old, MODIFIER) or -1), int(_meta(new, MODIFIER) or -1)
     if was == "numeric":
-        return after in (-1, before) or (before >= 0 and _scale(before) == _scale(after))
+        finer = pa.types.is_floating(new.type) and _scale(before) <= _scale(after)
+        return after in (-1, before) or (before >= 0 and (finer or _scale(before) == _scale(after)))
     return before == after or pa.types.is_decimal(new.type) or (was != "bpchar" and _grows(before, after))
 
 
 def _scale(modifier: int) -> int:
     """The digits after a numeric's point: values are rounded, and zeros written, as far as it says."""
-    return modifier - 4 & 0x7FF
+    return ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400  # eleven bits, the first is its sign
 
 
 def _grows(before: int, after: int) -> bool:

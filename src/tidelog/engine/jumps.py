@@ -70,7 +70,7 @@ def place(offset: Mapping[str, Any], connector: Connector) -> int:
 def _anew(start: Offset | None, snapshots: Snapshots) -> Snapshot:
     left = Snapshot.from_json(start.snapshot) if start is not None else Snapshot()
     if start is None or snapshots.settings.mode == "no_data":
-        return replace(snapshots.first(), handled=left.handled)
+        return replace(snapshots.first(), heard=left.heard, handled=left.handled)
     return snapshots.again(left, "offsets-deleted")
 
 
@@ -103,6 +103,7 @@ def _joined(left: Snapshot, told: Snapshot | None, old: int, new: int, ids: Sequ
     settling = dict.fromkeys(ids, old) if new < old else {}
     return replace(
         chosen,
+        heard=left.heard,
         handled=handled[-HANDLED_MAX:],
         known=left.known or chosen.known,
         settling=tuple({**dict(chosen.settling), **settling}.items()),

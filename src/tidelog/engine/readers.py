@@ -22,6 +22,7 @@ from tidelog.journal.files import Files
 _FOLDER = "readers"
 _START = "capture.json"
 _BEAT_S = 5.0
+_VISIT = "visit"
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,10 @@ class Readers:
         with place.lock(f"reader-{name}", patience_s=patience_s, refusal=refusal):
             yield name
 
-    @contextmanager
-    def visit(self, name: str) -> Iterator[str]:
-        """A name for the moment: for who looks at a stretch of the log, maybe beside the query of that name."""
-        visitor = f"{name}-{uuid.uuid4().hex[:8]}"
-        try:
-            yield visitor
-        finally:
-            self._files.delete(f"{_FOLDER}/{visitor}.json")
+    def visit(self, name: str) -> str:
+        """A name for who looks at a stretch of the log once, maybe beside the query of that name. Nobody knows when
+        the last task has read its part: it is forgotten as others are that have fallen silent."""
+        return f"{name}-{_VISIT}-{uuid.uuid4().hex[:8]}"
 
     def start(self) -> int:
         """Where a new query begins."""
@@ -113,7 +110,8 @@ class Readers:
         for reader in self.known():
             if self._now() - reader.seen_s > expiry_s:
                 self._files.delete(f"{_FOLDER}/{reader.name}.json")
-                forget(reader)
+                if f"-{_VISIT}-" not in reader.name:
+                    forget(reader)
             else:
                 living.append(reader.position)
         return min(living, default=None)

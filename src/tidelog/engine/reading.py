@@ -271,9 +271,11 @@ class Reading:
 
     def _followed_as(self) -> str:
         """The name under which we tell how far we are; ours until the end."""
-        if not self._name:
+        if not self._name and self._silent:
+            self._name = self._readers.visit(self._reader)
+        elif not self._name:
             held = self._readers.hold(self._reader, self._home, patience_s=_LOCK_S)
-            self._name = self._hold.enter_context(self._readers.visit(self._reader) if self._silent else held)
+            self._name = self._hold.enter_context(held)
         return self._name
 
     def _capture(self, start: Offset) -> Capture:

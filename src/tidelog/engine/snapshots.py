@@ -55,6 +55,9 @@ class Snapshots:
         self._told = ""
         self._away = Trouble("The snapshots wait")
         self._failing = Trouble("A chunk could not be read and is tried again")
+        self._waiting_for = Trouble("A snapshot waits for transactions older than its table's publication")
+        self._published: dict[int, int] = {}
+        """Tables, and the transaction ids below which their log may be incomplete."""
 
     def first(self) -> Snapshot:
         """The state of a first start: every captured table is asked for, unless no rows are wanted."""
@@ -76,7 +79,9 @@ class Snapshots:
         tables = self._connector.tables()
         self._begun = True
         ended = requests.stop(snapshot.settled(), None, ANEW)
-        fresh = Snapshot(known=tuple(t.id for t in tables), handled=snapshot.handled, news=ended.news)
+        fresh = Snapshot(
+            known=tuple(t.id for t in tables), heard=snapshot.heard, handled=snapshot.handled, news=ended.news
+        )
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
         wanted = [Wanted(t.qualified, sweep=bool(t.key) and selection.key_of(t) == t.key) for t in tables]
@@ -131,12 +136,12 @@ class Snapshots:
         """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
         does not answer, the snapshots wait and the stream goes on; the signals wait in the state."""
         snapshot = replace(start.settled(), heard=(*start.heard, *heard))
-        if self._away.rests:
-            return snapshot
         began_s = time.monotonic()
         try:
             snapshot = self._followed(snapshot, now)
-            world = _World(self._connector, self._stage, logged, self._failing)
+            if self._away.rests and not now.full:
+                return snapshot
+            world = _World(self._connector, self._stage, logged, self._failing, self._waiting_for)
             return plan.advance(snapshot, world, now, self._bounds)
         except TransientError as exc:
             self._away.met(exc.message, time.monotonic() - began_s)
@@ -148,9 +153,11 @@ class Snapshots:
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
         tables = [(t.id, t.qualified) for t in self._connector.tables()]
+        after = self._connector.next_xid()
+        self._published = dict.fromkeys((id for id, _ in tables), after)
         snapshot = requests.uncover(snapshot, [name for _, name in tables])
         if self.settings.mode != "no_data":
-            snapshot = requests.cover(snapshot, tables, after=self._connector.next_xid())
+            snapshot = requests.cover(snapshot, tables, after=after)
         if self.settings.mode == "always" and not snapshot.entries:
             return self.again(snapshot, "always")
         return snapshot
@@ -161,12 +168,12 @@ class Snapshots:
         """After everything that was asked since the last batch."""
         if not self._begun:
             snapshot = self._resumed(snapshot)
-            self._begun = True
         waiting = self._waiting(snapshot)
         for at, values in snapshot.heard:
             snapshot = self._follow(snapshot, at, signals.of_values(values))
         for signal in waiting:
             snapshot = self._once(snapshot, now.reached, signal)
+        self._begun = True
         return replace(snapshot, heard=())
 
     def _waiting(self, start: Snapshot) -> list[Signal]:
@@ -235,16 +242,24 @@ class Snapshots:
             why = f"the condition for {', '.join(sorted(idle))} concerns none of the tables that were asked for"
             _LOG.warning("The signal %r was skipped: %s", signal.id, why)
             return requests.skip(snapshot, signal.id, signal.collections, signal.kind, why)
-        new = {t.qualified for t in found if t.id not in snapshot.known}
-        after = self._connector.next_xid() if new & set(tables) else 0
+        ids = {t.qualified: t.id for t in found}
         wanted = [
-            Wanted(t, signals.condition_for(signal, t), after=after if t in new else 0)
+            Wanted(t, signals.condition_for(signal, t), after=self._after(snapshot, ids[t]))
             for t in tables
             if t not in untold
         ]
         snapshot = requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
         snapshot = requests.miss(snapshot, signal.id, untold, signal.kind, UNTOLD)
         return requests.miss(snapshot, signal.id, missing, signal.kind, NO_TABLE)
+
+    def _after(self, snapshot: Snapshot, id: int) -> int:
+        """Which transactions a table's first chunk waits for: none, if it was captured before we began; else those
+        that were open when we first knew that the log tells of it."""
+        if id in snapshot.known:
+            return 0
+        if id not in self._published:
+            self._published[id] = self._connector.next_xid()
+        return self._published[id]
 
 
 def restored(offset: Offset) -> Snapshot:
@@ -265,11 +280,14 @@ def _closed(snapshot: Snapshot, attempt: str, at: int) -> Snapshot:
 class _World:
     """The database and the stage as they are during one planning."""
 
-    def __init__(self, connector: Connector, stage: Stage, logged: Callable[[int], str], failing: Trouble) -> None:
+    def __init__(
+        self, connector: Connector, stage: Stage, logged: Callable[[int], str], failing: Trouble, waiting: Trouble
+    ) -> None:
         self._connector = connector
         self._stage = stage
         self.logged = logged
         self._failing = failing
+        self._waiting = waiting
         self._present: dict[int, Table | None] = {}
 
     def rests(self) -> bool:
@@ -314,7 +332,10 @@ class _World:
         return max(0, self._connector.estimate(scan))
 
     def settled(self, xid: int) -> bool:
-        return self._connector.settled(xid)
+        settled = self._connector.settled(xid)
+        if not settled:
+            self._waiting.met(f"those below {xid} are not all over")
+        return settled
 
     def log_end(self) -> int:
         return self._connector.log_end()

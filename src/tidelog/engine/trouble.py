@@ -6,7 +6,7 @@ import logging
 import time
 
 _LOG = logging.getLogger("tidelog.snapshots")
-_REST_S = 1.0
+_REST_S, _REST_MAX_S = 1.0, 30.0
 _RESTS = 5
 """A try that took long is not repeated soon: the stream waits for it."""
 _REMINDER_S = 60.0
@@ -30,4 +30,4 @@ class Trouble:
         if reason != self._reason or now_s - self._told_s > _REMINDER_S:
             _LOG.warning("%s: %s", self._said, reason)
             self._reason, self._told_s = reason, now_s
-        self._until_s = now_s + max(_REST_S, _RESTS * lasted_s)
+        self._until_s = now_s + min(_REST_MAX_S, max(_REST_S, _RESTS * lasted_s))

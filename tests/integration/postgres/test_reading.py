@@ -240,7 +240,7 @@ def test_who_only_looks_leaves_a_query_where_it_is(apart: World) -> None:
         assert len(decode(look.plan(start, offset))) == 6
         assert (len(list(readers.iterdir())), (readers / "main.json").read_bytes()) == (2, told)
         look.close()
-        assert [file.name for file in readers.iterdir()] == ["main.json"]
+        assert len(list(readers.iterdir())) == 2  # its tasks may still read: the log stays
 
 
 def test_a_silent_query_expires_and_is_told_when_it_comes_back(apart: World) -> None:

@@ -464,3 +464,43 @@ def test_a_table_that_ddl_holds_stops_nothing_else(database: Database, tmp_path:
             assert not read_ids(rig, "a")
         rig.run()
         rig.check("a")
+
+
+def test_a_signal_that_waits_while_everything_is_read_anew(database: Database, tmp_path: Path) -> None:
+    """At a start that reads all tables anyway, what the log has asked meanwhile is followed too."""
+    tables(database)
+    with rig_for(database, tmp_path, {"snapshot.mode": "always"}) as rig:
+        rig.run()
+        rig.crash()
+        ask(rig, EXECUTE, "one", "table", data_collections=["public.a"])
+        rig.run(until=lambda r: "one" in r.snapshot.get("handled", ()))
+        rig.run()
+        assert ("one", "public.a", "SUCCEEDED") in rig.statuses()
+
+
+def test_a_blocking_snapshot_that_waits_itself_does_not_stop_the_stream(database: Database, tmp_path: Path) -> None:
+    """And a table that is new to the log waits for the same transactions, however often it is asked for."""
+    tables(database)
+    database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c, signals")
+    more = {"publication.autocreate.mode": "disabled", "publication.name": "mine"}
+    with rig_for(database, tmp_path, more) as rig:
+        rig.run()
+        database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
+        database.execute("INSERT INTO late VALUES (1, 'one')")
+        with database.connect() as old:
+            old.execute("BEGIN")
+            old.execute("INSERT INTO b VALUES (2000, 'open', -1)")
+            database.execute("ALTER PUBLICATION mine ADD TABLE late")
+            ask(rig, EXECUTE, "one", data_collections=["public.late"], type="blocking")
+            settle(rig, "one")
+            database.execute("INSERT INTO b VALUES (1000, 'meanwhile', 0)")
+            rig.run(until=lambda r: (1000,) in r.target["public.b"])
+            assert not read_ids(rig, "late")
+            old.execute("COMMIT")
+        rig.run()
+        rig.check("late")
+        with database.connect() as younger:
+            younger.execute("BEGIN")
+            younger.execute("INSERT INTO b VALUES (3000, 'younger', -2)")
+            ask(rig, EXECUTE, "two", data_collections=["public.late"])
+            rig.run(until=lambda r: ("two", "public.late", "SUCCEEDED") in r.statuses())

@@ -99,11 +99,11 @@ class Session:
         patience_s: int = 0,
         whole: bool = False,
     ) -> None:
-        """`patience_s`: how long to wait for a table that somebody else has locked; 0: for ever. `whole`: a policy
-        that hides rows is an error, not a smaller table."""
+        """`patience_s`: how long to wait for a table that somebody else has locked; 0: as the role is set. `whole`: a
+        policy that hides rows is an error, not a smaller table."""
         self._config = config
-        settings = f"{_RENDERING} -c lock_timeout={patience_s}s"
-        settings += (_READ_ONLY if read_only else "") + (_WHOLE if whole else "")
+        settings = _RENDERING + (_READ_ONLY if read_only else "") + (_WHOLE if whole else "")
+        settings += f" -c lock_timeout={patience_s}s" if patience_s else ""
         with translated(config):
             self._connection = psycopg.connect(_conninfo(config, application, settings=settings), autocommit=True)
 

@@ -171,7 +171,8 @@ class PostgresConnector:
         key = _key(table, self._config.selection)
         numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {self._source(table)}"
         sql = f"SELECT format('%s', k) FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
-        found = [str(row[0]) for row in self._tables().query(sql)]
+        with Session(as_reader(self._config), whole=True) as session:
+            found = [str(row[0]) for row in session.query(sql)]
         return list(dict.fromkeys(found))
 
     def _typed(self, text: bytes, table: Table, columns: Sequence[str]) -> pa.RecordBatch:

@@ -194,8 +194,9 @@ class Snapshot:
 
     @property
     def blocking(self) -> bool:
-        """Whether the stream waits."""
-        return not self.paused and bool(self.entries) and self.entries[0].kind == BLOCKING
+        """Whether the stream waits; not yet while the table itself waits for transactions that are open."""
+        first = self.entries[0] if self.entries else None
+        return not self.paused and first is not None and first.kind == BLOCKING and (first.opened or not first.after)
 
     @property
     def incomplete(self) -> frozenset[int]:
