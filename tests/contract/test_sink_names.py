@@ -136,10 +136,21 @@ def test_a_batch_that_a_former_release_applied(rig: Rig) -> None:
     RustTarget(f"{rig.options['path']}/public/orders").append(
         pa.Table.from_pylist([{"id": 2, "name": "since changed"}]), Mark("query-1:public.orders", batch.id)
     )
+    rig.restart()
     rig.sink.apply(batch)
     assert [row["name"] for row in rig.read(OLD)] == ["one", "since changed"]
     rig.feed((OLD, [c(id=3)]))
     assert ids(rig, OLD) == [1, 2, 3]
+
+
+def test_what_a_former_release_called_a_batch_is_asked_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never found, so it is looked for in the whole log of the table."""
+    asked, real = [], RustTarget.applied
+    monkeypatch.setattr(RustTarget, "applied", lambda target, app: asked.append(app) or real(target, app))
+    for i in range(3):
+        rig.feed((OLD, [c(id=i)]))
+    assert asked.count("query-1:public.orders") == 1
+    assert asked.count("query-1:1:public.orders") == 3
 
 
 class Database:
@@ -224,6 +235,16 @@ def test_the_history_has_both(history: Rig) -> None:
         history.sink.apply(batch)
         history.restart()
     assert written(history) == [1, 2, 3]
+
+
+def test_only_the_first_batch_may_have_been_begun_by_a_former_release(tmp_path: Path) -> None:
+    rig = Rig({"type": "history", "path": str(tmp_path), "format": "parquet"})
+    marks: list[Mark] = []
+    rig.sink.append = lambda *args: marks.append(args[-1])
+    first = rig.feed((OLD, [c(id=1)]))
+    rig.sink.apply(first)  # it failed and comes again
+    rig.feed((OLD, [c(id=2)]))
+    assert [mark.former for mark in marks] == ["query-1:history:public.orders"] * 2 + [""]
 
 
 @pytest.mark.parametrize("kind", [ParquetFiles, DeltaLog])

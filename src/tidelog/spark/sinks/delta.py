@@ -50,7 +50,7 @@ from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import QUERY, Place, Places
-from tidelog.spark.sinks.target import DELETE, KEEP, Engine, Mark, Merge, Target, own_uri, uri
+from tidelog.spark.sinks.target import DELETE, KEEP, Beginnings, Engine, Mark, Merge, Target, own_uri, uri
 from tidelog.spark.sinks.turns import rounds
 
 Shape = Callable[[Table, Selection], pa.Schema]
@@ -92,9 +92,11 @@ class DeltaSink:
     source: Source | None = None
     _targets: dict[str, Target] = field(default_factory=dict, init=False)
     _book: Places | None = field(default=None, init=False)
+    _beginnings: Beginnings = field(default_factory=Beginnings, init=False)
 
     def apply(self, batch: Batch) -> None:
-        marks = {c.table.id: _mark(batch, c.table) for c in batch.tables}
+        is_first = self._beginnings.has(batch)
+        marks = {c.table.id: _mark(batch, c.table, is_first=is_first) for c in batch.tables}
         todo = rounds(
             batch.tables,
             lambda c: self._uri(c.table),
@@ -144,8 +146,9 @@ class DeltaSink:
         return {MISSING: "true", ASKED: OPEN}
 
     def _apply(self, job: _Job) -> None:
-        self._follow(job)
-        if job.target.properties().get(MISSING):
+        properties = job.target.properties()
+        self._follow(job, properties.get(PENDING))
+        if properties.get(MISSING):
             self._read_anew(job)
         runs = [self._conform(job, version, rows) for version, rows in job.changes.rows if rows.num_rows]
         folded = self._folded(job, runs) if runs else None
@@ -166,14 +169,14 @@ class DeltaSink:
             require_keys(run.rows, job.key, job.table.qualified)
         return run
 
-    def _follow(self, job: _Job) -> None:
+    def _follow(self, job: _Job, pending: str | None) -> None:
         """Bring the target's columns to the newest version; idempotent, also when it broke half-way."""
         target, present = job.target, job.target.schema()
         assert present is not None
         plan = evolve.plan(present, self._wanted(job.table, job.selection), job.table, job.key, self.parse)
         for note in plan.notes:
             LOG.info("%s: %s", job.table.qualified, note)
-        noted = json.loads(target.properties().get(PENDING) or "[]")
+        noted = json.loads(pending or "[]")
         if plan.asked:
             target.describe({PENDING: json.dumps(sorted({*noted, *plan.asked}))})
         if plan.added is None:
@@ -331,10 +334,10 @@ class DeltaSink:
         return self._targets[where]
 
 
-def _mark(batch: Batch, table: Table) -> Mark:
+def _mark(batch: Batch, table: Table, *, is_first: bool) -> Mark:
     """By id: two tables of a batch may have one name. A former mark says nothing of which of them was meant."""
     alone = sum(c.table.qualified == table.qualified for c in batch.tables) == 1
-    former = f"{batch.query}:{table.qualified}" if alone else ""
+    former = f"{batch.query}:{table.qualified}" if alone and is_first else ""
     return Mark(f"{batch.query}:{table.id}:{table.qualified}", batch.id, former)
 
 

@@ -89,10 +89,10 @@ class RustTarget:
                 return False
             return not then.repair(dry_run=True)["files_removed"]
 
-    def applied(self, *apps: str) -> int:
+    def applied(self, app: str) -> int:
         table = self._open(refresh=True)
-        found = [] if table is None else [table.transaction_version(app) for app in apps]
-        return max((int(version) for version in found if version is not None), default=-1)
+        found = None if table is None else table.transaction_version(app)
+        return -1 if found is None else int(found)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         with self._guard():

@@ -105,10 +105,9 @@ class SparkTarget:
         path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
         return bool(path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
 
-    def applied(self, *apps: str) -> int:
-        marks = self._snapshot().transactions()
-        found = [marks.get(app) for app in apps]
-        return max((int(version.get()) for version in found if version.isDefined()), default=-1)
+    def applied(self, app: str) -> int:
+        found = self._snapshot().transactions().get(app)
+        return int(found.get()) if found.isDefined() else -1
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         known = {k: v for k, v in properties.items() if k.startswith("delta.")}

@@ -34,7 +34,7 @@ from tidelog.core.fold import in_order
 from tidelog.core.settings import Setting, parse
 from tidelog.spark.sinks import delta, delta_options
 from tidelog.spark.sinks.console import render
-from tidelog.spark.sinks.target import Engine, Mark, Target, own_uri, uri
+from tidelog.spark.sinks.target import Beginnings, Engine, Mark, Target, own_uri, uri
 
 SETTINGS = (
     *(
@@ -52,9 +52,11 @@ class HistorySink:
 
     path: str
     append: Callable[[str, Sequence[pa.Table], Mark], None]
+    _beginnings: Beginnings = field(default_factory=Beginnings, init=False)
 
     def apply(self, batch: Batch) -> None:
-        for changes, mark in zip(batch.tables, _marks(batch), strict=True):
+        marks = _marks(batch, is_first=self._beginnings.has(batch))
+        for changes, mark in zip(batch.tables, marks, strict=True):
             runs = list(_runs(changes))
             if runs:
                 self.append(uri(self.path, changes.table.schema, changes.table.name), runs, mark)
@@ -63,12 +65,13 @@ class HistorySink:
             self.append(own_uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
 
 
-def _marks(batch: Batch) -> Iterator[Mark]:
+def _marks(batch: Batch, *, is_first: bool) -> Iterator[Mark]:
     """Per table, by id: two of a batch may have one name, of which former releases wrote the first."""
     met: set[str] = set()
     for changes in batch.tables:
         table = changes.table
-        former = "" if table.qualified in met else f"{batch.query}:history:{table.qualified}"
+        unnamed = table.qualified not in met and is_first
+        former = f"{batch.query}:history:{table.qualified}" if unnamed else ""
         if any(rows.num_rows for _, rows in changes.rows):
             met.add(table.qualified)
         yield Mark(f"{batch.query}:history:{table.id}:{table.qualified}", batch.id, former)

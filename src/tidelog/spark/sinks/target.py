@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.contracts import Batch
 from tidelog.core.evolve import Step
 from tidelog.core.fold import Mask
 from tidelog.core.moments import distant
@@ -32,10 +33,11 @@ class Mark:
     app: str
     version: int
     former: str = ""
-    """What a release before this one called it: a batch may have been applied under that name."""
+    """What a release before this one called it, where the batch may have been applied under that name: who looks for
+    what is not there goes through the whole log of a table."""
 
     def is_on(self, target: Target) -> bool:
-        return target.applied(*filter(None, (self.app, self.former))) >= self.version
+        return any(target.applied(app) >= self.version for app in (self.app, self.former) if app)
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,16 @@ class Merge:
         return rows.select(list(self.columns))
 
 
+@dataclass
+class Beginnings:
+    """By query, the first batch that this process meets: it alone may have been applied before, by a former release."""
+
+    _first: dict[str, int] = field(default_factory=dict)
+
+    def has(self, batch: Batch) -> bool:
+        return self._first.setdefault(batch.query, batch.id) == batch.id
+
+
 class Target(Protocol):
     uri: str
 
@@ -122,8 +134,8 @@ class Target(Protocol):
     def holds(self, version: int) -> bool:
         """Whether all of an old version can still be read."""
 
-    def applied(self, *apps: str) -> int:
-        """The version of the last mark of these, -1 when there is none."""
+    def applied(self, app: str) -> int:
+        """The version of the last mark, -1 when there is none."""
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None: ...
 
