@@ -504,6 +504,9 @@ class TableChanges:
     a row that the target lacks may still exist."""
     keep: pa.Table | None = None
     """All keys that a finished snapshot has seen, or that changed since it began: other rows of the target are gone."""
+    told: tuple[int, int] = (-1, -1)
+    """Where the log speaks of the table last, with or without a row: a position, and the place in its transaction. What
+    was read stands where the reading ended."""
 
     @property
     def table(self) -> Table:

@@ -172,7 +172,9 @@ class Rig:
     ) -> Batch:
         chosen = selection or Selection()
         met = tuple(dict.fromkeys([*(v for v, _ in runs), *versions]))
-        changes = TableChanges(met, [(v, rows(v, events, chosen)) for v, events in runs], snapshotting, keep)
+        changes = TableChanges(
+            met, [(v, rows(v, events, chosen)) for v, events in runs], snapshotting, keep, (self.next, 0)
+        )
         batch = Batch("query-1", self.next, chosen, [changes])
         self.next += 1
         return batch

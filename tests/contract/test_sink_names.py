@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -23,6 +24,7 @@ from tidelog.spark.sinks.target import Mark
 
 OLD, NEW = replace(ORDERS, id=1), replace(ORDERS, id=2)
 ATTIC, DRAFT = replace(OLD, name="orders_old"), replace(NEW, name="orders_new")
+LISTED = pytest.mark.parametrize("listed", ["in order", "reversed"])
 
 
 @pytest.fixture(params=["1", "4"])
@@ -30,17 +32,19 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
     return Rig({"type": "delta", "path": str(tmp_path), "engine": "rust", "tables.parallel": request.param})
 
 
-def changes(version: Table, events: list[Row], start: int) -> TableChanges:
-    """As the log tells them from position `start` on."""
-    told = rows(version, events)
-    at = pa.array(range(start, start + len(events)), pa.int64())
-    return TableChanges((version,), [(version, told.set_column(told.column_names.index("_position"), "_position", at))])
+def changes(version: Table, events: list[Row], start: int, **more: Any) -> TableChanges:
+    """As the log tells them in the transaction at `start`, of which PostgreSQL says no other position."""
+    told = rows(version, [{**event, "position": start, "ordinal": i} for i, event in enumerate(events)])
+    return TableChanges((version,), [(version, told)], **{"told": (start, len(events)), **more})
 
 
 def both(rig: Rig, first: list[Row], second: list[Row], *, listed: str = "in order") -> Batch:
     """Changes of the old table, then of the new one, under one name."""
-    told = [changes(OLD, first, 100), changes(NEW, second, 200)]
-    batch = Batch("query-1", rig.next, Selection(), told if listed == "in order" else told[::-1])
+    return several(rig, changes(OLD, first, 100), changes(NEW, second, 200), listed=listed)
+
+
+def several(rig: Rig, *told: TableChanges, listed: str = "in order") -> Batch:
+    batch = Batch("query-1", rig.next, Selection(), list(told if listed == "in order" else told[::-1]))
     rig.next += 1
     return batch
 
@@ -49,7 +53,7 @@ def ids(rig: Rig, version: Table) -> list[int]:
     return [row["id"] for row in rig.read(version)]
 
 
-@pytest.mark.parametrize("listed", ["in order", "reversed"])
+@LISTED
 @pytest.mark.parametrize("known", ["from before", "from this batch"])
 def test_a_table_dropped_and_made_anew(rig: Rig, listed: str, known: str) -> None:
     if known == "from before":
@@ -65,7 +69,7 @@ def test_a_table_dropped_and_made_anew(rig: Rig, listed: str, known: str) -> Non
     assert ids(rig, NEW) == [2, 3]
 
 
-@pytest.mark.parametrize("listed", ["in order", "reversed"])
+@LISTED
 def test_another_table_takes_the_name(rig: Rig, listed: str) -> None:
     """As online migrations do: `orders` becomes `orders_old`, and `orders_new` becomes `orders`."""
     rig.feed((OLD, [c(id=1, name="one"), c(id=2, name="two")]))
@@ -74,6 +78,38 @@ def test_another_table_takes_the_name(rig: Rig, listed: str) -> None:
     assert [(row["id"], row["name"]) for row in rig.read(NEW)] == [(1, "one!"), (2, "two!"), (3, "three!")]
     rig.feed((ATTIC, [c(id=4)]))
     assert ids(rig, ATTIC) == [2, 3, 4]
+
+
+@LISTED
+@pytest.mark.parametrize("old", [1, 9])
+def test_another_table_takes_the_name_within_a_transaction(rig: Rig, listed: str, old: int) -> None:
+    """Its rows of before are of an earlier position; of the transaction itself only the order of records tells."""
+    had, took = replace(OLD, id=old), replace(NEW, id=10 - old)
+    draft = replace(took, name="orders_new")
+    rig.feed((had, [c(id=1, name="one")]))
+    before, inside = changes(draft, [c(id=1, name="one!")], 50), changes(took, [c(id=2, name="two!")], 100)
+    grown = TableChanges((draft, took), [*before.rows, *inside.rows], told=(100, 1))
+    rig.sink.apply(several(rig, changes(had, [u(id=1, name="late")], 100, told=(100, 0)), grown, listed=listed))
+    assert [(row["id"], row["name"]) for row in rig.read(took)] == [(1, "one!"), (2, "two!")]
+
+
+@LISTED
+def test_a_name_is_taken_without_a_row(rig: Rig, listed: str) -> None:
+    """`DROP TABLE orders; ALTER TABLE orders_new RENAME TO orders`: nothing was written under the name since."""
+    rig.feed((OLD, [c(id=1, name="one")]))
+    rig.feed((DRAFT, [c(id=7, name="seven")]))
+    rig.sink.apply(several(rig, changes(OLD, [c(id=2)], 100), changes(NEW, [], 200), listed=listed))
+    assert ids(rig, NEW) == [7]
+
+
+@LISTED
+def test_a_table_that_was_swept_and_then_made_anew(rig: Rig, listed: str) -> None:
+    rig.feed((OLD, [c(id=1), c(id=2)]))
+    swept = TableChanges((OLD,), [], keep=pa.table({"id": pa.array([1], pa.int32())}), told=(100, -1))
+    rig.sink.apply(several(rig, swept, changes(NEW, [c(id=9)], 200), listed=listed))
+    assert ids(rig, NEW) == [9]
+    rig.feed((ATTIC, [c(id=3)]))  # it was not dropped, only renamed
+    assert ids(rig, ATTIC) == [1, 3]
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
@@ -163,6 +199,7 @@ class Database:
         self.spoke: dict[int, str] = {}
         self.holders: dict[str, int] = {}
         self.log: dict[int, list[tuple[Table, pa.Table]]] = {}
+        self.told: dict[int, tuple[int, int]] = {}
 
     def step(self) -> None:
         match self.rng.choice(["change", "change", "change", "swap", "rename", "anew"]):
@@ -183,13 +220,15 @@ class Database:
         event = d(id=key) if key in self.rows[id] else c(id=key, name=str(id))
         self.rows[id] ^= {key}
         self.position += 1
+        self.told[id] = (self.position // 4, self.position % 4)
         self.spoke.pop(id, None)
         self.spoke[id] = version.name
-        self.log.setdefault(id, []).extend(changes(version, [event], self.position).rows)
+        self.log.setdefault(id, []).extend(changes(version, [event], self.position // 4).rows)
 
     def batch(self, number: int) -> Batch:
         told = [
-            TableChanges(tuple(dict.fromkeys(v for v, _ in reversed(runs)))[::-1], runs) for runs in self.log.values()
+            TableChanges(tuple(dict.fromkeys(v for v, _ in reversed(runs)))[::-1], runs, told=self.told[id])
+            for id, runs in self.log.items()
         ]
         self.log = {}
         self.holders |= {name: id for id, name in self.spoke.items() if any(c.table.id == id for c in told)}

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import Row
 
 from tidelog.connectors.postgres.connector import create
+from tidelog.contracts import RECORDS, Slice
 from tidelog.errors import CorruptState
 from tidelog.journal.files import Files
+from tidelog.model.record import Op
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
-from tidelog.spark import chunks
+from tidelog.spark import chunks, work
 from tidelog.spark.batches import Batches
 
 ORDERS = Table(1, "public", "orders", (Column("id", "int4", number=1),), ("id",))
@@ -29,7 +31,7 @@ def batches(tmp_path: Path) -> Batches:
 
 
 def staged(batches: Batches, table: Table, ids: list[int], *, path: str, **more: Any) -> Row:
-    row = {"chunk": False, "keep": False, "snapshotting": False, "failures": "", **more}
+    row = {"chunk": False, "keep": False, "snapshotting": False, "failures": "", "position": 0, "ordinal": 0, **more}
     shape = batches.connector.decoder().schema(table, Selection())
     rows = pa.Table.from_pylist([{"id": i} for i in ids], shape)
     rows = rows.select(["id"]) if row["keep"] else rows
@@ -63,6 +65,17 @@ def test_the_keys_that_may_stay(batches: Batches) -> None:
     assert (some.keep.to_pylist(), none.keep.to_pylist(), some.rows) == ([{"id": 1}, {"id": 2}], [], [])
 
 
+def test_where_the_log_speaks_last_of_a_table(batches: Batches) -> None:
+    """Also without a row."""
+    rows = [
+        staged(batches, ORDERS, [1], path="a", position=5, ordinal=3),
+        staged(batches, ITEMS, [2], path="b", position=5, ordinal=4),
+        staged(batches, WIDER, [], path="", position=6, ordinal=0),
+        staged(batches, ORDERS, [3], path="c", position=5, ordinal=-1, keep=True),
+    ]
+    assert [changes.told for changes in batches.of("q", 7, rows).tables] == [(6, 0), (5, 4)]
+
+
 def test_a_file_that_is_gone(batches: Batches) -> None:
     row = staged(batches, ORDERS, [1], path="a")
     batches.clear([row])
@@ -84,3 +97,16 @@ def test_what_died_while_it_staged_goes(batches: Batches) -> None:
     draft.write_bytes(b"half a file")
     batches.clear_all()
     assert list(draft.parent.iterdir()) == []
+
+
+def test_a_piece_of_the_log_without_a_row_tells_where_it_stands(batches: Batches, tmp_path: Path) -> None:
+    """The table has changed there, its name perhaps."""
+    records = pa.RecordBatch.from_pylist(
+        [{"position": 7, "ordinal": i, "op": ord(Op.SCHEMA), "payload": b""} for i in range(3)], RECORDS
+    )
+    task = work.Task(0, "", "postgres", Selection().to_json(), "staged", (), stage=str(tmp_path))
+    piece = Slice("", 0, ORDERS, 0, 3, 0, 9, 0, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "_load", lambda *_: records)
+        row = work._stage(task, batches.connector.decoder(), Selection(), [piece], "name")
+    assert (row["path"], row["rows"], row["position"], row["ordinal"]) == (None, 0, 7, 2)

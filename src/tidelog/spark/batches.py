@@ -62,7 +62,9 @@ class Batches:
         newest_first = dict.fromkeys(table for table, _ in reversed(runs))
         versions = tuple(newest_first)[::-1] or (Table.from_json(rows[-1].table),)
         snapshotting = any(row.snapshotting for row in rows)
-        return TableChanges(versions, runs, snapshotting, self._keys(versions[-1], kept, selection) if keep else None)
+        keys = self._keys(versions[-1], kept, selection) if keep else None
+        told = max((row.position, row.ordinal) for row in rows)
+        return TableChanges(versions, runs, snapshotting, keys, told)
 
     def _keys(self, table: Table, kept: Sequence[pa.Table], selection: Selection) -> pa.Table:
         """All keys that the target may keep; none at all is an answer too."""

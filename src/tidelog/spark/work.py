@@ -41,6 +41,8 @@ STAGED = pa.schema(
         ("failures", pa.string()),  # file with the dead letters
         ("selection", pa.string()),  # what the batch was planned with
         ("rows", pa.int64()),
+        ("position", pa.int64()),  # where the log speaks last in this piece, with or without a row
+        ("ordinal", pa.int64()),  # and which record of that transaction it is
     ]
 )
 
@@ -97,6 +99,7 @@ def _delivered(
         row = _described(task, chunk.table, chunk.rows, path) | {"sequence": task.sequence * 10_000}
         row |= {"chunk": chunk.file is not None, "keep": emit.read.sweep}
         row |= {"failures": _write(files, f"{name}-failures.arrow", chunk.letters)}
+        row |= {"position": chunk.position, "ordinal": -1}
         yield pa.RecordBatch.from_pylist([row], schema=STAGED)
 
 
@@ -225,13 +228,24 @@ def _version(piece: Slice) -> str:
 def _stage(task: Task, decoder: Decoder, selection: Selection, pieces: Sequence[Slice], name: str) -> dict[str, object]:
     table = pieces[0].table
     assert table is not None
-    decoded = [decoder.typed(_load(task, piece), table, selection) for piece in pieces]
+    records = [_load(task, piece) for piece in pieces]
+    decoded = [decoder.typed(part, table, selection) for part in records]
     rows = pa.Table.from_batches([d.rows for d in decoded], decoder.schema(table, selection))
     files = Files(task.stage)
     path = _write(files, f"{name}.arrow", rows)
+    position, ordinal = max(map(_last, records))
     return _described(task, table, rows, path) | {
-        "failures": _write(files, f"{name}-failures.arrow", _failures(decoded))
+        "failures": _write(files, f"{name}-failures.arrow", _failures(decoded)),
+        "position": position,
+        "ordinal": ordinal,
     }
+
+
+def _last(records: pa.RecordBatch) -> tuple[int, int]:
+    """Position and ordinal of the last of these, which are in log order."""
+    if not records.num_rows:
+        return -1, -1
+    return records["position"][-1].as_py(), records["ordinal"][-1].as_py()
 
 
 def _described(task: Task, table: Table, rows: pa.Table, path: str | None) -> dict[str, object]:

@@ -2,15 +2,14 @@
 took its name.
 
 Law: a table is applied whole before the one that follows it under its name takes the place; so what it was is there
-to be found again should it come back under another name.
+to be found again should it come back under another name. Two tables never have one name at once, so the one that the
+log speaks of last, be it without a row, is the one that has it in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-
-import pyarrow.compute as pc
 
 from tidelog.contracts import TableChanges
 
@@ -20,7 +19,7 @@ def rounds(
 ) -> list[list[TableChanges]]:
     """What is left to do: tables that may be applied together, and then those that follow them in their places."""
     queues: dict[str, list[TableChanges]] = {}
-    for changes in sorted(tables, key=_end):
+    for changes in sorted(tables, key=lambda c: c.told):
         queues.setdefault(place(changes), []).append(changes)
     left = [_after_done(queue, is_done) for queue in queues.values()]
     return [[changes for changes in turn if changes is not None] for turn in zip_longest(*left)]
@@ -30,9 +29,3 @@ def _after_done(queue: list[TableChanges], is_done: Callable[[TableChanges], boo
     """Who is done has taken the place after all before it were, also those that had nothing to mark."""
     last = max((i for i, changes in enumerate(queue) if is_done(changes)), default=-1)
     return queue[last + 1 :]
-
-
-def _end(changes: TableChanges) -> float:
-    """Where the batch speaks of the table last; a snapshot that found no row speaks of the end."""
-    found = [pc.max(rows["_position"]).as_py() for _, rows in changes.rows if rows.num_rows]
-    return max(found, default=-1 if changes.keep is None else float("inf"))
