@@ -538,6 +538,9 @@ class Source(Protocol):
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
         """Of the rows under `keys` those that exist now; may hold more rows than asked for."""
 
+    def present(self, ids: Sequence[int]) -> list[Table]:
+        """These tables as they are now; what is gone is left out."""
+
     def horizon(self) -> Watermark:
         """What is visible now: all that was read before has seen no more."""
 

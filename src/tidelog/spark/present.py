@@ -40,6 +40,9 @@ class Present:
         self._await()
         return self._connector.read_keys(table, columns, keys)
 
+    def present(self, ids: Sequence[int]) -> list[Table]:
+        return self._connector.present(ids)
+
     def horizon(self) -> Watermark:
         return self._connector.horizon()
 

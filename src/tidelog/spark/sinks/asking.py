@@ -16,7 +16,7 @@ from tidelog.contracts import Source
 from tidelog.core.fold import Run, match
 from tidelog.core.snapshot import watermark
 from tidelog.errors import UnsupportedChange
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.spark.sinks.target import Target, portions
 
 ASKED, OPEN = "tidelog.asked", "open"
@@ -51,6 +51,12 @@ class Asking:
         self.note()
         return pa.concat_tables([wanted.empty_table(), *found])
 
+    def is_current(self, columns: Sequence[str]) -> bool:
+        """Whether the source has key and columns still, or already, as the log tells of them: else it leaves rows or
+        values out."""
+        wanted = {_identity(self.table.column(name)) for name in (*self.key, *columns)}
+        return any(wanted <= set(map(_identity, now.columns)) for now in self._known(columns).present([self.table.id]))
+
     def note(self) -> str:
         """It stands before anything that was asked for is written. While the snapshot runs, that it was is enough."""
         assert self.source is not None
@@ -82,6 +88,10 @@ class Asking:
 
     def _wanted(self, columns: Sequence[str]) -> pa.Schema:
         return pa.schema([self.shape.field(name) for name in (*self.key, *columns)])
+
+
+def _identity(column: Column) -> tuple[int | str, str, int]:
+    return column.number if column.number > 0 else column.name, column.type, column.modifier
 
 
 def _parts(batches: Iterable[pa.RecordBatch], wanted: pa.Schema) -> Iterator[pa.Table]:

@@ -46,10 +46,11 @@ from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark.sinks import delta_spark
+from tidelog.spark.sinks.anew import read_anew
 from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
-from tidelog.spark.sinks.places import QUERY, Place, Places
+from tidelog.spark.sinks.places import MISSING, QUERY, Place, Places
 from tidelog.spark.sinks.target import DELETE, KEEP, Beginnings, Engine, Mark, Merge, Target, own_uri, uri
 from tidelog.spark.sinks.turns import rounds
 
@@ -60,8 +61,6 @@ LOG = logging.getLogger("tidelog.sinks.delta")
 
 DELETED_AT = "_deleted_at"
 PENDING = "tidelog.pending"
-MISSING = "tidelog.missing"
-"""Set while a table's old rows have to be read from the source."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,8 @@ class DeltaSink:
         properties = job.target.properties()
         self._follow(job, properties.get(PENDING))
         if properties.get(MISSING):
-            self._read_anew(job)
+            names = [c.name for c in job.selection.columns_of(job.table) if c.name not in job.key]
+            read_anew(self._asking(job), names, self.options, job.changes.told[0])
         runs = [self._conform(job, version, rows) for version, rows in job.changes.rows if rows.num_rows]
         folded = self._folded(job, runs) if runs else None
         if job.changes.keep is not None:
@@ -193,15 +193,6 @@ class DeltaSink:
             for answers in self._asking(job).all(columns):
                 job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
         job.target.describe({PENDING: ""})
-
-    def _read_anew(self, job: _Job) -> None:
-        """All rows that there are now; what the log still has to tell of them leads to the same."""
-        columns = [c.name for c in job.selection.columns_of(job.table) if c.name not in job.key]
-        for found in self._asking(job).all(columns):
-            rows = found.append_column(DELETED, pa.repeat(False, found.num_rows)) if self.options.soft else found
-            reads = np.ones(rows.num_rows, np.bool_)
-            job.target.merge(Merge(rows, job.key, tuple(rows.column_names), reads=reads), None)
-        job.target.describe({MISSING: ""})
 
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
         """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""

@@ -15,6 +15,8 @@ from tidelog.model.schema import Table
 from tidelog.spark.sinks.target import Target
 
 TABLE, QUERY, PLACE = "tidelog.table", "tidelog.query", "tidelog.place"
+MISSING = "tidelog.missing"
+"""Set while a table's old rows have to be read from the source."""
 SHAPE = pa.schema(
     [
         ("number", pa.int64()),
