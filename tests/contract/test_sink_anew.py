@@ -81,3 +81,17 @@ def test_the_rows_are_stamped(tmp_path: Path) -> None:
     found = rig.read(ATTIC, *stamps)
     assert [(row["_op"], row["_position"], row["_xid"]) for row in found[:2]] == [("r", at, None)] * 2
     assert all(row["_commit_ts"] for row in found)
+
+
+@pytest.mark.parametrize("way", ["it moves on", "another takes its place"])
+def test_a_table_whose_rows_are_still_missing_is_renamed_again(rig: Rig, way: str) -> None:
+    rig.source.now = changed(ATTIC, "id", type="int8")
+    told(rig, ATTIC, c(id=3, name="c"))
+    if way == "another takes its place":
+        rig.feed((replace(ATTIC, id=3), [c(id=8)]))
+    rig.restart()
+    rig.source.now = None
+    assert [row["id"] for row in told(rig, replace(ATTIC, name="cellar"), c(id=4))] == [1, 2, 3, 4]
+    if way == "another takes its place":
+        assert [row["id"] for row in rig.read(ATTIC)] == [8]
+        assert not rig.sink._target(ATTIC).properties()["tidelog.missing"]

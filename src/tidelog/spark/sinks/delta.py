@@ -50,7 +50,7 @@ from tidelog.spark.sinks.anew import read_anew
 from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
-from tidelog.spark.sinks.places import MISSING, QUERY, Place, Places
+from tidelog.spark.sinks.places import MISSING, NOWHERE, QUERY, Place, Places
 from tidelog.spark.sinks.target import DELETE, KEEP, Beginnings, Engine, Mark, Merge, Target, own_uri, uri
 from tidelog.spark.sinks.turns import rounds
 
@@ -134,7 +134,8 @@ class DeltaSink:
     def _missing(self, table: Table, place: Place) -> dict[str, str]:
         """The rows that a table starts with may be gone: while another had its place, the retention of old versions
         ended. Then the source tells them anew."""
-        if place.origin is None or place.origin_version is None or self._at(place.origin).holds(place.origin_version):
+        origin, version = place.origin, place.origin_version
+        if origin is None or version is None or (version != NOWHERE and self._at(origin).holds(version)):
             return {}
         LOG.warning(
             "%s: its rows were left in %s when another table took that name, and are no longer kept there: "

@@ -17,6 +17,8 @@ from tidelog.spark.sinks.target import Target
 TABLE, QUERY, PLACE = "tidelog.table", "tidelog.query", "tidelog.place"
 MISSING = "tidelog.missing"
 """Set while a table's old rows have to be read from the source."""
+NOWHERE = -1
+"""Instead of a version: the rows were still missing when the table left its place."""
 SHAPE = pa.schema(
     [
         ("number", pa.int64()),
@@ -66,7 +68,7 @@ class Places:
             return None, None
         if last.uri is None:
             return last.origin, last.origin_version
-        return last.uri, self.open(last.uri).version()
+        return last.uri, self._version(last.uri)
 
     def _evict(self, query: str, id: int, uri: str) -> None:
         """Note where the rows of another table that had this place can be found once they are overwritten."""
@@ -75,7 +77,12 @@ class Places:
         other = int(properties.get(TABLE, id))
         last = self._last(query, other)
         if other != id and properties.get(QUERY) == query and last is not None and last.uri == uri:
-            self._add(Place(len(self._known()), query, other, None, uri, target.version()))
+            self._add(Place(len(self._known()), query, other, None, uri, self._version(uri)))
+
+    def _version(self, uri: str) -> int:
+        """The version in which a table's rows are found again."""
+        target = self.open(uri)
+        return NOWHERE if target.properties().get(MISSING) else target.version()
 
     def _last(self, query: str, id: int) -> Place | None:
         return next((p for p in reversed(self._known()) if (p.query, p.id) == (query, id)), None)
