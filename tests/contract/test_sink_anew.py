@@ -95,3 +95,10 @@ def test_a_table_whose_rows_are_still_missing_is_renamed_again(rig: Rig, way: st
     if way == "another takes its place":
         assert [row["id"] for row in rig.read(ATTIC)] == [8]
         assert not rig.sink._target(ATTIC).properties()["tidelog.missing"]
+
+
+def test_a_place_whose_holder_had_another_key(rig: Rig) -> None:
+    """Nothing of it is left, so there is nothing that could not be followed."""
+    holder = replace(changed(ATTIC, "id", type="text"), id=5)
+    rig.feed((holder, [c(id="x", name="y")]))
+    assert [row["id"] for row in told(rig, ATTIC, c(id=3))] == [1, 2, 3]

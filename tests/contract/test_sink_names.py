@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from tests.contract.sink_rig import ORDERS, Rig, Row, c, crash_before, d, rows, u
+from tests.contract.sink_rig import ORDERS, Rig, Row, c, crash_before, d, rows, table, u
 from tests.contract.test_sink_delta import deliver
 from tidelog.contracts import Batch, TableChanges
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark.sinks.delta import DeltaSink
 from tidelog.spark.sinks.delta_rust import RustTarget
@@ -67,6 +67,23 @@ def test_a_table_dropped_and_made_anew(rig: Rig, listed: str, known: str) -> Non
     assert ids(rig, ATTIC) == ([0, 1] if known == "from before" else [1])
     assert rig.read(ATTIC)[-1]["name"] == "late"
     assert ids(rig, NEW) == [2, 3]
+
+
+def test_a_table_made_anew_with_another_key(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the old one is left there that could not be followed; should it come back, it is whole."""
+    rig.feed((OLD, [c(id=1, name="one")]))
+    anew = table(Column("id", "text", nullable=False), Column("extra", "int4"), id=2)
+    batch = rig.batch((anew, [c(id="x", extra=1)]))
+    crash_before(monkeypatch, RustTarget, "rewrite")
+    with pytest.raises(KeyboardInterrupt):
+        rig.sink.apply(batch)
+    monkeypatch.undo()
+    rig.restart()
+    rig.sink.apply(batch)
+    assert rig.read(anew) == [{"id": "x", "extra": 1}]
+    assert rig.sink._target(anew).schema().names == ["id", "extra"]
+    rig.feed((ATTIC, [c(id=2)]))
+    assert [(row["id"], row["name"]) for row in rig.read(ATTIC)] == [(1, "one"), (2, None)]
 
 
 @LISTED

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core import evolve
+from tidelog.core.evolve import Step
 from tidelog.core.fold import (
     DELETED,
     ROW,
@@ -127,9 +128,16 @@ class DeltaSink:
         else:
             # the source dropped the table and made another of its name, or this one's rows are gone
             if properties.get(QUERY) == batch.query or MISSING in wanted:
-                target.replace(have.empty_table(), None)
+                self._empty(target, have, self._wanted(table, batch.selection))
             target.describe({MISSING: "", **wanted} if properties.get(MISSING) else wanted)
         return target
+
+    @staticmethod
+    def _empty(target: Target, have: pa.Schema, wanted: pa.Schema) -> None:
+        """No rows, in the shape of the table that comes: it has nothing to do with the columns of the other."""
+        target.replace(have.empty_table(), None)
+        if not have.equals(wanted, check_metadata=True):
+            target.rewrite([Step(f, None) for f in wanted])
 
     def _missing(self, table: Table, place: Place) -> dict[str, str]:
         """The rows that a table starts with may be gone: while another had its place, the retention of old versions
