@@ -215,6 +215,40 @@ def test_a_column_beyond_the_counted_ones_moves_among_them(tmp_path: Path) -> No
     assert target.read(["day"])["day"].cast(pa.int32()).to_pylist() == [NEVER]
 
 
+WIDE = pa.schema([("id", pa.int64()), *((f"c{i}", pa.int32()) for i in range(31)), ("day", pa.date32())])
+
+
+def wide(tmp_path: Path, day: int) -> RustTarget:
+    target = RustTarget(str(tmp_path / "wide"))
+    target.create(WIDE, {})
+    days = pa.array([day], pa.int32()).cast(pa.date32())
+    target.append(pa.table({"id": pa.array([1], pa.int64()), "day": days}), None)
+    return target
+
+
+def counted_keys(target: RustTarget, key: str) -> list[int]:
+    return pa.table(DeltaTable(target.uri).get_add_actions(flatten=True))[f"min.{key}"].to_pylist()
+
+
+def renaming(**names: str) -> list[Step]:
+    return [Step(f.with_name(names.get(f.name, f.name)), f.name) for f in WIDE]
+
+
+@pytest.mark.parametrize("day", [5, NEVER])
+def test_a_key_of_a_wide_table_stays_counted_whatever_it_is_called(tmp_path: Path, day: int) -> None:
+    """A day that stands too far behind to be counted is no reason to name those that are."""
+    target = wide(tmp_path, day)
+    assert (delta_counting.COUNTED in target.properties()) == (day == NEVER)
+    with pytest.MonkeyPatch.context() as patch:
+        crash_before(patch, RustTarget, "_overwrite")
+        with pytest.raises(KeyboardInterrupt):
+            target.rewrite(renaming(id="number"))
+    target.rewrite(renaming(id="number"))
+    assert counted_keys(target, "number") == [1]
+    assert (delta_counting.COUNTED in target.properties()) == (day == NEVER)
+    assert target.read(["day"])["day"].cast(pa.int32()).to_pylist() == [day]
+
+
 def test_a_new_column_begins_with_infinite_days(tmp_path: Path) -> None:
     target = dated(tmp_path, 5, 5)
     new = Step(pa.field("d3", pa.date32()), None, pa.scalar(NEVER, pa.int32()).cast(pa.date32()))

@@ -1,6 +1,7 @@
 """Which columns of a Delta table have statistics: a list of names in its properties.
 
-Law: names are only ever taken off the list, before rows come that cannot be counted; so it may be done again.
+Law: before rows come that cannot be counted, names are taken off the list; only a name that no column has yet is put on
+it, for one that is renamed. So it may be done again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,20 @@ def joined(names: Iterable[str]) -> str:
     return ",".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
-def is_uncountable(step: Step, counted: Sequence[str]) -> bool:
+def relisted(told: str | None, names: Sequence[str], steps: Sequence[Step]) -> list[str] | None:
+    """The list before the columns `names` become `steps`; None where it stays as it is. As long as there is none, what
+    stands too far behind is not counted anyway."""
+    counted = counted_of(told, names)
+    near = steps[:_MAX] if told is None else steps
+    without = {s.field.name for s in near if _is_uncountable(s, counted)}
+    if told is None and not without:
+        return None
+    renamed = [s.field.name for s in steps if s.origin in counted and s.field.name not in names]
+    listed = [name for name in dict.fromkeys((*counted, *renamed)) if name not in without]
+    return None if told is not None and listed == counted else listed
+
+
+def _is_uncountable(step: Step, counted: Sequence[str]) -> bool:
     """Whether a column begins with days that no calendar has, or takes over one that had such days."""
     if not pa.types.is_date(step.field.type):
         return False

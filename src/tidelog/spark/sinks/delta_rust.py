@@ -21,7 +21,7 @@ from tidelog.core.evolve import Step, plain, transform
 from tidelog.core.fold import match
 from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
-from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, is_uncountable, joined
+from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
 from tidelog.spark.sinks.delta_ranges import Ranges
 from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad, portions
 
@@ -114,8 +114,9 @@ class RustTarget:
             self._existing().alter.add_columns([driver().Field.from_arrow(f) for f in fields])
 
     def rewrite(self, steps: Sequence[Step]) -> None:
-        counted = self._counted()
-        self._leave_uncounted(s.field.name for s in steps if is_uncountable(s, counted))
+        listed = relisted(self.properties().get(COUNTED), self._shape().names, steps)
+        if listed is not None:
+            self.describe({COUNTED: joined(listed)})
         old = self._existing().scan()
         shape = pa.schema([s.field for s in steps])
         batches = (b for part in _read(old) for b in transform(steps, pa.Table.from_batches([part])).to_batches())
