@@ -420,6 +420,14 @@ def test_rows_of_a_renamed_table_that_nobody_keeps_any_more(
     assert not target.sink._target(attic).properties()["tidelog.missing"]
 
 
+def test_an_old_version_in_a_place_with_an_odd_name(rig: Make, tmp_path: Path) -> None:
+    """No character of it means anything to whoever looks for its files."""
+    target = rig(path=str(tmp_path / "my lake {1}"))
+    target.feed((ORDERS, [c(id=1)]))
+    place = target.sink._target(ORDERS)
+    assert place.holds(place.version())
+
+
 def forget(table: Path, gone: str) -> None:
     """What a clean-up leaves of a table: what its last version needs."""
     now = DeltaTable(table)

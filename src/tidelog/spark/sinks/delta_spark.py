@@ -101,8 +101,7 @@ class SparkTarget:
         return all(map(self._is_there, files))
 
     def _is_there(self, file: str) -> bool:
-        jvm = self.spark.sparkContext._jvm
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+        path = self.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(file)  # a name, with nothing escaped in it
         return bool(path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
 
     def applied(self, app: str) -> int:
