@@ -18,7 +18,7 @@ kafka() {
 }
 
 chromium() {
-  command -v chromium >/dev/null && return
+  type -P chromium >/dev/null && return  # the program, not this function
   if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     echo "installing chromium for the tests …"
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \

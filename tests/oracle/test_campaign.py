@@ -53,12 +53,17 @@ def test_both_ways_tell_what_was_committed_for_many_seeds(n: int) -> None:
     campaign(part(n, SEEDS, SEEDS_LONG - SEEDS))
 
 
+RARE = {"forgets-who-was-left-out": 600, "recalls-nobody": 500}
+"""Faults that show seldom, and the seed from which they are looked for."""
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake, adapter = FAULTS[fault]
     mistake(monkeypatch)
+    first = RARE.get(fault, 0)
     with pytest.raises(REFUSED.get(fault, Wrong)):
-        all(play(seed, adapter) for seed in range(SEEDS_FAULT))
+        all(play(seed, adapter) for seed in range(first, first + SEEDS_FAULT))
 
 
 def test_a_seed_is_replayed_exactly() -> None:

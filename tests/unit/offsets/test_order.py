@@ -159,7 +159,7 @@ def test_ours_is_a_right_document() -> None:
     assert postgres.DOCUMENT.read(written) == written
     assert postgres.position_of(written) == written["lsn_commit"]
     assert postgres.DOCUMENT.problems(postgres.document(23876599, 0, 0)) == ()
-    assert postgres.DOCUMENT.partition.problems(postgres.partition("s")) == ()
+    assert postgres.DOCUMENT.partition.problems(postgres.DOCUMENT.partition.write(server="s")) == ()
 
 
 @pytest.mark.parametrize("wrong", [{}, {"txId": 5}, {"lsn": "5"}, {"lsn": True}, {"lsn": 5, "txId": 1.5}])
