@@ -526,6 +526,28 @@ def test_two_first_users_at_once(place: Place) -> None:
         assert store.connector("shop").config == {"by": str(codes.index(0))}
 
 
+@pytest.mark.parametrize("step", range(5))  # then its own transaction begins, and nobody comes between
+def test_a_first_user_comes_between_two_steps_of_another(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the slower of two first users has looked at already, it finds the store of the other one."""
+    where = tmp_path / "tidelog.sqlite"
+    taken: list[str] = []
+
+    class Slow(sqlite3.Connection):
+        def execute(self, *args: Any) -> sqlite3.Cursor:
+            if len(taken) == step:
+                monkeypatch.undo()
+                SqliteStore(where).create(Connector("first", {}))
+            taken.append(args[0])
+            return super().execute(*args)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Slow, **options))
+    SqliteStore(where).create(Connector("second", {}))
+    assert [connector.name for connector in SqliteStore(where).connectors()] == ["first", "second"]
+
+
 def test_threads_share_a_store(store: ControlStore) -> None:
     failed: list[BaseException] = []
 

@@ -138,13 +138,15 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _format(db: sqlite3.Connection, path: Path) -> int:
+    """The tables are counted first: whoever makes them beside us gives the file its number in the same commit."""
+    [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     [found] = db.execute("PRAGMA user_version").fetchone()
     if found not in (0, FORMAT):
         raise CorruptState(
             f"The store {path} has format {found}; this tidelog knows format {FORMAT}.",
             hint="Use the tidelog version that wrote it, or a newer one.",
         )
-    if found == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+    if found == 0 and tables:
         raise ConfigError(f"The file {path} belongs to another program.", hint="Name another one in offset.storage.")
     return int(found)
 
