@@ -490,6 +490,16 @@ class Journal(Protocol):
         """Nothing before `position` is needed any more."""
 
 
+class Keys(Protocol):
+    """Keys of a table, be they more than memory holds."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def portions(self) -> Iterator[pa.Table]:
+        """All of them, as often as asked."""
+
+
 @dataclass(frozen=True)
 class TableChanges:
     """A batch's changes of one table: `rows` in log order, in the shape of `versions[-1]` or of an older version."""
@@ -502,7 +512,7 @@ class TableChanges:
     snapshotting: bool = False
     """The table's snapshot was not complete when the batch began, or the log has not yet passed the moment when it was:
     a row that the target lacks may still exist."""
-    keep: pa.Table | None = None
+    keep: Keys | None = None
     """All keys that a finished snapshot has seen, or that changed since it began: other rows of the target are gone."""
     told: tuple[int, int] = (-1, -1)
     """Where the log speaks of the table last, with or without a row: a position, and the place in its transaction. What

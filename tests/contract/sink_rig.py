@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidelog.contracts import Batch, TableChanges, Watermark
+from tidelog.contracts import Batch, Keys, TableChanges, Watermark
 from tidelog.core.snapshot.watermark import Replayed
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
@@ -150,6 +150,21 @@ class Answers:
 
 
 @dataclass
+class KeysOf:
+    """Keys as a sink gets them: in portions, as often as it asks."""
+
+    table: pa.Table
+    size: int = 3
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    def portions(self) -> Iterator[pa.Table]:
+        return (self.table.slice(at, self.size) for at in range(0, self.table.num_rows, self.size))
+
+
+@dataclass
 class Rig:
     """A sink on a directory of its own, and a hand that feeds it."""
 
@@ -176,7 +191,7 @@ class Rig:
         versions: Sequence[Table] = (),
         selection: Any = None,
         snapshotting: bool = False,
-        keep: pa.Table | None = None,
+        keep: Keys | None = None,
     ) -> Batch:
         chosen = selection or Selection()
         met = tuple(dict.fromkeys([*(v for v, _ in runs), *versions]))

@@ -16,7 +16,23 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from tests.contract.sink_rig import ENDLESS, NOW, ORDERS, Rig, T, arrow, c, d, parse, r, rows, shape, table, u
+from tests.contract.sink_rig import (
+    ENDLESS,
+    NOW,
+    ORDERS,
+    KeysOf,
+    Rig,
+    T,
+    arrow,
+    c,
+    d,
+    parse,
+    r,
+    rows,
+    shape,
+    table,
+    u,
+)
 from tidelog.contracts import Batch, Sink, TableChanges
 from tidelog.errors import ConfigError, NotInstalled
 from tidelog.model.schema import Column, Table
@@ -76,7 +92,7 @@ def test_what_was_read_comes_after_the_log(history: Rig) -> None:
             ("r", 1),
             ("r", 3),
         ]
-    history.feed(versions=[ORDERS], keep=pa.table({"id": pa.array([], pa.int32())}))
+    history.feed(versions=[ORDERS], keep=KeysOf(pa.table({"id": pa.array([], pa.int32())})))
     assert written(history, ORDERS).num_rows == 4
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from tests.contract.sink_rig import ORDERS, Rig, Row, c, crash_before, d, rows, table, u
+from tests.contract.sink_rig import ORDERS, KeysOf, Rig, Row, c, crash_before, d, rows, table, u
 from tests.contract.test_sink_delta import deliver
 from tidelog.contracts import Batch, TableChanges
 from tidelog.model.schema import Column, Table
@@ -122,7 +122,7 @@ def test_a_name_is_taken_without_a_row(rig: Rig, listed: str) -> None:
 @LISTED
 def test_a_table_that_was_swept_and_then_made_anew(rig: Rig, listed: str) -> None:
     rig.feed((OLD, [c(id=1), c(id=2)]))
-    swept = TableChanges((OLD,), [], keep=pa.table({"id": pa.array([1], pa.int32())}), told=(100, -1))
+    swept = TableChanges((OLD,), [], keep=KeysOf(pa.table({"id": pa.array([1], pa.int32())})), told=(100, -1))
     rig.sink.apply(several(rig, swept, changes(NEW, [c(id=9)], 200), listed=listed))
     assert ids(rig, NEW) == [9]
     rig.feed((ATTIC, [c(id=3)]))  # it was not dropped, only renamed

@@ -23,6 +23,7 @@ from tests.contract.sink_rig import (
     ENDLESS,
     NOW,
     ORDERS,
+    KeysOf,
     Rig,
     Row,
     T,
@@ -41,6 +42,7 @@ from tidelog.contracts import Batch, TableChanges
 from tidelog.core.snapshot.watermark import Replayed
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
+from tidelog.spark.sinks import stretches
 
 SPARK = "TIDELOG_TEST_DELTA_SPARK" in os.environ
 """Set by `tests/spark/test_sink_delta_spark.py`: a JVM gets its jars when it starts, so Delta needs a process."""
@@ -330,8 +332,8 @@ def test_a_row_that_the_target_lacks_is_asked_for_at_any_time(rare: Make) -> Non
     assert [sorted(k["id"] for k in keys) for keys in target.source.looked_up] == [[3, 5, 14]]
 
 
-def keys(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int32())})
+def keys(*ids: int) -> KeysOf:
+    return KeysOf(pa.table({"id": pa.array(ids, pa.int32())}))
 
 
 def test_rows_that_a_snapshot_did_not_find(rig: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +355,23 @@ def test_rows_that_a_snapshot_did_not_find(rig: Make, monkeypatch: pytest.Monkey
     assert [row["id"] for row in target.read(ORDERS)] == [5]
     target.feed(versions=[ORDERS], keep=keys())
     assert target.read(ORDERS) == []
+
+
+PAIRS = table(Column("shop", "int4", nullable=False), Column("name", "text", nullable=False), Column("v", "text"))
+
+
+def test_rows_that_a_snapshot_did_not_find_among_more_than_memory_holds(
+    rig: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are compared stretch by stretch, along the column that tells them apart."""
+    monkeypatch.setattr(stretches, "ROWS", 4)
+    target, pairs = rig(), replace(PAIRS, key=("shop", "name"))
+    names = [*"aÄbBcdeé\U0001f980ZzxyŒ_", "", "aa", "ab", "'"]
+    target.feed((pairs, [c(shop=n % 2, name=name, v="v") for n, name in enumerate(names)]))
+    left = [(n % 2, name) for n, name in enumerate(names) if n % 3]
+    keep = pa.table([pa.array([s for s, _ in left], pa.int32()), [n for _, n in left]], ["shop", "name"])
+    target.feed((pairs, [c(shop=9, name="new")]), keep=KeysOf(keep))
+    assert {(row["shop"], row["name"]) for row in target.read(pairs)} == {*left, (9, "new")}
 
 
 def test_rows_that_a_snapshot_did_not_find_are_marked(rare: Make) -> None:

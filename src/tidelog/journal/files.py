@@ -70,8 +70,13 @@ class Files:
         if isinstance(system, fs.LocalFileSystem):
             Path(final).parent.mkdir(parents=True, exist_ok=True)
         target = _draft(final) if self.local else final
-        with system.open_output_stream(target) as out:
-            yield out
+        try:
+            with system.open_output_stream(target) as out:
+                yield out
+        except BaseException:
+            if target != final:
+                Path(target).unlink(missing_ok=True)
+            raise
         if durable and self.local:
             _sync(target)
         if target != final:

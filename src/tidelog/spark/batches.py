@@ -6,7 +6,7 @@ finished snapshot has seen (`keep`). A sink gets the files' rows, table by table
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -18,7 +18,7 @@ from tidelog.errors import CorruptState
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark import chunks
+from tidelog.spark import arrow_files
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,6 @@ class Batches:
 
     def _of_table(self, rows: Sequence[Row], selection: Selection) -> TableChanges:
         runs = []
-        kept = [self._read(row) for row in rows if row.keep and row.path]
-        keep = any(row.keep for row in rows)
         for text, group in groupby((row for row in rows if not row.keep), key=lambda row: row.table):
             table = Table.from_json(text)
             parts = [self._read(row) for row in group if row.path]
@@ -62,15 +60,15 @@ class Batches:
         newest_first = dict.fromkeys(table for table, _ in reversed(runs))
         versions = tuple(newest_first)[::-1] or (Table.from_json(rows[-1].table),)
         snapshotting = any(row.snapshotting for row in rows)
-        keys = self._keys(versions[-1], kept, selection) if keep else None
+        keys = self._keys(versions[-1], rows, selection) if any(row.keep for row in rows) else None
         told = max((row.position, row.ordinal) for row in rows)
         return TableChanges(versions, runs, snapshotting, keys, told)
 
-    def _keys(self, table: Table, kept: Sequence[pa.Table], selection: Selection) -> pa.Table:
+    def _keys(self, table: Table, rows: Sequence[Row], selection: Selection) -> StagedKeys:
         """All keys that the target may keep; none at all is an answer too."""
         shape = self.connector.decoder().schema(table, selection)
-        empty = pa.schema([shape.field(name) for name in table.key]).empty_table()
-        return pa.concat_tables([empty, *(keys.cast(empty.schema) for keys in kept)])
+        files = tuple((self._place(row), row.path) for row in rows if row.keep and row.path)
+        return StagedKeys(pa.schema([shape.field(name) for name in table.key]), files)
 
     def _failures(self, staged: Sequence[Row]) -> pa.Table | None:
         """Records that could not be decoded."""
@@ -78,11 +76,34 @@ class Batches:
         return pa.concat_tables(found) if found else None
 
     def _read(self, row: Row) -> pa.Table:
-        return _load(self.chunks if row.chunk else self.stage, row.path)
+        return _load(self._place(row), row.path)
+
+    def _place(self, row: Row) -> Files:
+        return self.chunks if row.chunk else self.stage
+
+
+@dataclass(frozen=True)
+class StagedKeys:
+    """Keys in files, of which a batch at a time is held."""
+
+    schema: pa.Schema
+    files: tuple[tuple[Files, str], ...]
+
+    def portions(self) -> Iterator[pa.Table]:
+        for files, name in self.files:
+            try:
+                for batch in arrow_files.draw(files, name):
+                    yield pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
+            except FileNotFoundError as exc:
+                raise _gone(name) from exc
 
 
 def _load(files: Files, name: str) -> pa.Table:
-    found = chunks.load(files, name)
+    found = arrow_files.load(files, name)
     if found is None:
-        raise CorruptState(f"The staged file {name} is gone.", hint="The batch is tried again.")
+        raise _gone(name)
     return found
+
+
+def _gone(name: str) -> CorruptState:
+    return CorruptState(f"The staged file {name} is gone.", hint="The batch is tried again.")

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import time
 import uuid
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pyarrow as pa
-import pyarrow.ipc
 
 from tidelog import connectors
-from tidelog.contracts import FAILURES, ChunkReader, Decoded, Decoder, Key, Scan, Slice, Span
+from tidelog.contracts import FAILURES, ChunkReader, Decoded, Decoder, Key, OpenChunk, Scan, Slice, Span
 from tidelog.core.fold import META, Run
 from tidelog.core.snapshot import watermark, window
 from tidelog.core.snapshot.plan import Manifest
@@ -27,6 +27,8 @@ from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
+from tidelog.spark import arrow_files
+from tidelog.spark.arrow_files import Written
 
 
 @dataclass(frozen=True)
@@ -85,21 +87,27 @@ class Chunk:
 def read(journal: str, task: Read, *, texts: bool) -> Note:
     """Stage one attempt to read a chunk. What cannot be read is told to the planner: the stream goes on."""
     stage, attempt, began = Stage(journal, task.reader), uuid.uuid4().hex, time.monotonic()
+    file = stage.rows(task.chunk, attempt)
     try:
-        found = _read(task, attempt, texts=texts)
+        if task.sweep:
+            found, written = _pour(task, attempt, stage.files, file)
+        else:
+            found = _read(task, attempt, texts=texts)
+            written = arrow_files.write(stage.files, file, found.rows)
     except TransientError as exc:
         note = Note(Manifest(attempt, failed=exc.message))
     except ConfigError as exc:
         note = Note(Manifest(attempt, refused=str(exc)))
     else:
-        size, checksum = _write(stage.files, stage.rows(task.chunk, attempt), found.rows)
         letters, letters_checksum = found.letters.num_rows, None
         if letters:
-            _, letters_checksum = _write(stage.files, stage.letters(task.chunk, attempt), found.letters)
+            letters_checksum = arrow_files.write(
+                stage.files, stage.letters(task.chunk, attempt), found.letters
+            ).checksum
         ms = int((time.monotonic() - began) * 1000)
-        manifest = Manifest(attempt, found.rows.num_rows, size, ms, found.position, found.table.shape)
+        manifest = Manifest(attempt, written.rows, written.size, ms, found.position, found.table.shape)
         seen = found.table.to_json(), found.watermark, found.read_us
-        note = Note(manifest, *seen, letters, checksum, letters_checksum)
+        note = Note(manifest, *seen, letters, written.checksum, letters_checksum)
     stage.put(task.chunk, note)
     return note
 
@@ -111,18 +119,35 @@ class Found(Chunk):
     watermark: str = ""
 
 
-def _read(task: Read, attempt: str, *, texts: bool) -> Found:
+@contextmanager
+def _opened(task: Read, attempt: str, *, texts: bool) -> Iterator[OpenChunk]:
     reader: ChunkReader = connectors.chunk_reader(task.connector, task.options, task.pipeline)
     span = Span(task.low, task.high)
     opened = reader.open(task.scan, span, attempt=attempt, asked_by=task.asked_by, texts=texts)
     try:
-        batches, letters = list(opened.rows()), opened.letters()
-        position, read_us = opened.end(), time.time_ns() // 1000
+        yield opened
     finally:
         opened.close()
+
+
+def _read(task: Read, attempt: str, *, texts: bool) -> Found:
+    with _opened(task, attempt, texts=texts) as opened:
+        batches, letters = list(opened.rows()), opened.letters()
+        position, read_us = opened.end(), time.time_ns() // 1000
     rows = window.stamp(pa.Table.from_batches(batches), position=position, ts_us=read_us)
-    told = letters[:0] if task.sweep else _placed(letters, position)
+    told = _placed(letters, position)
     return Found(opened.table, rows, position, read_us, letters=told, watermark=opened.watermark.to_json())
+
+
+def _pour(task: Read, attempt: str, files: Files, name: str) -> tuple[Found, Written]:
+    """All keys of a table, straight into a file: only their columns stay here."""
+    with _opened(task, attempt, texts=False) as opened:
+        batches = opened.rows()
+        first = next(batches)
+        written = arrow_files.pour(files, name, first.schema, chain([first], batches))
+        position, read_us = opened.end(), time.time_ns() // 1000
+    none = first.schema.empty_table()
+    return Found(opened.table, none, position, read_us, name, watermark=opened.watermark.to_json()), written
 
 
 def _placed(letters: pa.Table, position: int) -> pa.Table:
@@ -138,17 +163,32 @@ def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *,
     if runs is None:  # the table was changed too much meanwhile to compare; as it is now, it can be
         staged = _read(task.read, uuid.uuid4().hex, texts=texts)
         runs = _window(journal, task, staged, decoder, selection, texts=texts) or []
-    if task.read.sweep:
-        return replace(staged, rows=_kept(staged.rows, runs, staged.table.key), file=None)
     key, exact = _key(staged.table, selection, staged.rows), watermark.from_json(staged.watermark).exact
     left = window.reconcile(staged.rows, runs, key, exact=exact)
     return staged if left.num_rows == staged.rows.num_rows and not runs else replace(staged, rows=left, file=None)
 
 
-def _kept(rows: pa.Table, runs: Sequence[Run], key: Sequence[str]) -> pa.Table:
-    """The keys that were there, and those that changed since: no other row of the target is one of the source."""
-    keys = rows.select(list(key))
-    return pa.concat_tables([keys, *(run.rows.select(list(key)).cast(keys.schema) for run in runs)])
+def deliver_keys(journal: str, task: Emit, decoder: Decoder, selection: Selection, files: Files, name: str) -> Found:
+    """The keys that were there, by their file, and as rows those that changed since: no other row of the target is one
+    of the source. Where the file is gone, another one of this name is written."""
+    staged = _staged_keys(journal, task) or _pour(task.read, uuid.uuid4().hex, files, name)[0]
+    runs = _window(journal, task, staged, decoder, selection, texts=False)
+    if runs is None:
+        staged, _ = _pour(task.read, uuid.uuid4().hex, files, name)
+        runs = _window(journal, task, staged, decoder, selection, texts=False) or []
+    return replace(staged, rows=pa.concat_tables([staged.rows, *(run.rows for run in runs)]))
+
+
+def _staged_keys(journal: str, task: Emit) -> Found | None:
+    if not task.note:
+        return None
+    note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
+    file, table = stage.rows(task.read.chunk, note.manifest.attempt), note.version
+    schema = arrow_files.schema_of(stage.files, file, note.checksum)
+    if schema is None:
+        return None
+    none = pa.schema([schema.field(name) for name in table.key]).empty_table()
+    return Found(table, none, note.manifest.passed, note.read_us, file, watermark=note.watermark)
 
 
 def _staged(journal: str, task: Emit) -> Found | None:
@@ -156,7 +196,7 @@ def _staged(journal: str, task: Emit) -> Found | None:
         return None
     note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
     file = stage.rows(task.read.chunk, note.manifest.attempt)
-    rows = load(stage.files, file, note.checksum)
+    rows = arrow_files.load(stage.files, file, note.checksum)
     letters = _letters(stage, task.read.chunk, note)
     if rows is None or letters is None:
         return None
@@ -166,7 +206,7 @@ def _staged(journal: str, task: Emit) -> Found | None:
 def _letters(stage: Stage, chunk: str, note: Note) -> pa.Table | None:
     if not note.letters:
         return FAILURES.empty_table()
-    return load(stage.files, stage.letters(chunk, note.manifest.attempt), note.letters_checksum)
+    return arrow_files.load(stage.files, stage.letters(chunk, note.manifest.attempt), note.letters_checksum)
 
 
 def _window(
@@ -233,36 +273,3 @@ def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) 
         for part, word in parts
         if part.num_rows
     ]
-
-
-# -- files -------------------------------------------------------------------------------------------------------
-
-
-def _write(files: Files, name: str, rows: pa.Table) -> tuple[int, int]:
-    """The file's size and checksum."""
-    content = dump(rows)
-    files.write(name, content)
-    return int(content.size), zlib.crc32(content)
-
-
-def dump(rows: pa.Table) -> pa.Buffer:
-    """A table as an Arrow file: written fast, and mapped into memory when it is read."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue()
-
-
-def load(files: Files, name: str, checksum: int | None = None) -> pa.Table | None:
-    """None when the file is gone, or torn: cut, or with holes that only the checksum tells."""
-    try:
-        with files.open(name) as source:
-            content = source.read_buffer()
-    except FileNotFoundError:
-        return None
-    if checksum is not None and zlib.crc32(content) != checksum:
-        return None
-    try:
-        return pa.ipc.open_file(content).read_all()
-    except (pa.ArrowInvalid, OSError):
-        return None

@@ -25,7 +25,7 @@ from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark import chunks
+from tidelog.spark import arrow_files, chunks
 
 _LOG = logging.getLogger("tidelog")
 _BATCH_ROWS = 10_000
@@ -84,6 +84,9 @@ def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]
 def _delivered(
     task: Task, emit: chunks.Emit, decoder: Decoder, selection: Selection, schema: pa.Schema | None
 ) -> Iterator[pa.RecordBatch]:
+    if emit.read.sweep:
+        yield _swept(task, emit, decoder, selection)
+        return
     chunk = chunks.deliver(task.journal, emit, decoder, selection, texts=task.shape == "envelope")
     if task.shape == "envelope":
         for decoded in chunks.envelopes(emit, chunk, decoder, selection):
@@ -97,10 +100,20 @@ def _delivered(
         files, name = Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}"
         path = chunk.file or _write(files, f"{name}.arrow", chunk.rows)
         row = _described(task, chunk.table, chunk.rows, path) | {"sequence": task.sequence * 10_000}
-        row |= {"chunk": chunk.file is not None, "keep": emit.read.sweep}
+        row |= {"chunk": chunk.file is not None}
         row |= {"failures": _write(files, f"{name}-failures.arrow", chunk.letters)}
         row |= {"position": chunk.position, "ordinal": -1}
         yield pa.RecordBatch.from_pylist([row], schema=STAGED)
+
+
+def _swept(task: Task, emit: chunks.Emit, decoder: Decoder, selection: Selection) -> pa.RecordBatch:
+    """Two files of keys: those that were there, and those that changed since."""
+    files, name = Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}"
+    found = chunks.deliver_keys(task.journal, emit, decoder, selection, files, f"{name}.arrow")
+    row = _described(task, found.table, found.rows, found.file) | {"sequence": task.sequence * 10_000, "keep": True}
+    row |= {"chunk": found.file != f"{name}.arrow", "position": found.position, "ordinal": -1}
+    changed = {"path": _write(files, f"{name}-changed.arrow", found.rows), "chunk": False}
+    return pa.RecordBatch.from_pylist([row, row | changed], schema=STAGED)
 
 
 def _load(task: Task, piece: Slice) -> pa.RecordBatch:
@@ -268,7 +281,7 @@ def _failures(decoded: Sequence[Decoded]) -> pa.Table | None:
 def _write(files: Files, name: str, rows: pa.Table | None) -> str | None:
     if rows is None or not rows.num_rows:
         return None
-    files.write(name, chunks.dump(rows))
+    files.write(name, arrow_files.dump(rows))
     return name
 
 

@@ -27,7 +27,7 @@ from tidelog.core.fold import META, Run, fold
 from tidelog.engine.stage import Stage
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
-from tidelog.spark import chunks
+from tidelog.spark import arrow_files
 from tidelog.spark.source import STAGE, StreamReader
 
 Row = dict[str, Any]
@@ -293,18 +293,17 @@ class Rig:
         for rows in by_table.values():
             self._apply_table(rows)
 
-    def _sweep(self, row: Row) -> None:
+    def _sweep(self, rows: list[Row]) -> None:
         """Only these keys stay."""
-        table = Table.from_json(row["table"])
-        keys = self._load(row).to_pylist() if row["path"] else []
+        table = Table.from_json(rows[0]["table"])
+        keys = [key for row in rows if row["path"] for key in self._load(row).to_pylist()]
         kept = {tuple(key[name] for name in table.key) for key in keys}
         for key in self.target[table.qualified].keys() - kept:
             del self.target[table.qualified][key]
 
     def _apply_table(self, rows: list[Row]) -> None:
-        for row in rows:
-            if row["keep"]:
-                self._sweep(row)
+        if kept := [row for row in rows if row["keep"]]:
+            self._sweep(kept)
         rows = [row for row in rows if not row["keep"]]
         if not rows:
             return
@@ -350,13 +349,13 @@ class Rig:
             return None if found is None else dict(zip([d.name for d in cursor.description], found, strict=True))
 
     def _letters(self, path: str) -> list[Row]:
-        found = chunks.load(Files(self.options[STAGE]), path)
+        found = arrow_files.load(Files(self.options[STAGE]), path)
         assert found is not None
         return found.to_pylist()
 
     def _load(self, row: Row) -> pa.Table:
         stage = Stage(str(self.folder / "journal"), "main").files if row["chunk"] else Files(self.options[STAGE])
-        found = chunks.load(stage, row["path"])
+        found = arrow_files.load(stage, row["path"])
         assert found is not None
         return found
 

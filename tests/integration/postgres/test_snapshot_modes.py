@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.postgres.snapshot_rig import Rig
 from tests.servers import Database
 from tidelog.engine.signals import send
+from tidelog.model.schema import Table
 
 
 def _tables(database: Database, folder: Path, **source: str) -> Rig:
@@ -58,6 +60,47 @@ def test_always(database: Database, tmp_path: Path) -> None:
         assert (_read(rig, "a"), _read(rig, "b")) == (60, 60)
         rig.check("a")
         assert _last(rig) == ["public.b", "public.b"]
+
+
+@pytest.mark.parametrize("file", ["stays", "is lost", "is torn"])
+def test_rows_that_are_gone_leave_whatever_becomes_of_the_file_of_keys(
+    database: Database, tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And rows that came since it was written stay."""
+    with _tables(database, tmp_path, snapshot_mode="always") as rig:
+        rig.run()
+        rig.crash()
+        rig.target["public.a"][(99,)] = {"id": 99, "v": "nobody knows it"}
+        written, due, kept = [1000], [], set()
+
+        def write() -> None:
+            written.append(written[-1] + 1)
+            database.execute(f"INSERT INTO a VALUES ({written[-1]}, 'new')")
+            rig.catch_up()
+
+        def spoil() -> None:
+            emitting = rig.log[-1][1].get("tidelog_snapshot", {}).get("emitting", ())
+            if due or not any(e["chunk"].get("keys") and e["entry"]["table"] == "public.a" for e in emitting):
+                return
+            due.extend(written[1:])
+            for path in (rig.folder / "journal" / "chunks").glob("*/*.arrow"):
+                content = path.read_bytes()
+                if file != "stays":
+                    path.unlink()
+                if file == "is torn":
+                    path.write_bytes(content[: len(content) // 2])
+
+        def sweep(rows: list[Any]) -> None:
+            if Table.from_json(rows[0]["table"]).name == "a":
+                kept.update(key["id"] for row in rows if row["path"] for key in rig._load(row).to_pylist())
+            Rig._sweep(rig, rows)
+
+        rig.hooks.staged, rig.hooks.planned = write, spoil
+        monkeypatch.setattr(rig, "_sweep", sweep)
+        rig.run()
+        assert due
+        assert kept >= {*range(1, 31), *due}
+        rig.check("a")
 
 
 def _last(rig: Rig) -> list[str]:

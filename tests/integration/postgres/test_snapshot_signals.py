@@ -414,12 +414,15 @@ def test_a_table_that_is_not_published_yet(database: Database, tmp_path: Path) -
         rig.check("late")
 
 
+def published_by_hand(database: Database) -> dict[str, str]:
+    database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c, signals")
+    return {"publication.autocreate.mode": "disabled", "publication.name": "mine"}
+
+
 def test_a_new_table_waits_for_transactions_older_than_its_publication(database: Database, tmp_path: Path) -> None:
     """What they wrote before it was published is in no log: the chunk must see it."""
     tables(database)
-    database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c, signals")
-    more = {"publication.autocreate.mode": "disabled", "publication.name": "mine"}
-    with rig_for(database, tmp_path, more) as rig:
+    with rig_for(database, tmp_path, published_by_hand(database)) as rig:
         rig.run()
         database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
         with database.connect() as open_one:
@@ -481,9 +484,7 @@ def test_a_signal_that_waits_while_everything_is_read_anew(database: Database, t
 def test_a_blocking_snapshot_that_waits_itself_does_not_stop_the_stream(database: Database, tmp_path: Path) -> None:
     """And a table that is new to the log waits for the same transactions, however often it is asked for."""
     tables(database)
-    database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c, signals")
-    more = {"publication.autocreate.mode": "disabled", "publication.name": "mine"}
-    with rig_for(database, tmp_path, more) as rig:
+    with rig_for(database, tmp_path, published_by_hand(database)) as rig:
         rig.run()
         database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
         database.execute("INSERT INTO late VALUES (1, 'one')")

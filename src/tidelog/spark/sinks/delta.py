@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
+from tidelog.contracts import FAILURES, Batch, Keys, Sink, Source, TableChanges
 from tidelog.core import evolve
 from tidelog.core.evolve import Step
 from tidelog.core.fold import (
@@ -241,13 +241,16 @@ class DeltaSink:
         gone = missing[(match(keys, found, key) < 0) | dead]
         return give_up(answer(folded, key, sorted(folded.keeps), found), gone)
 
-    def _sweep(self, job: _Job, keep: pa.Table, folded: Folded | None) -> None:
+    def _sweep(self, job: _Job, keep: Keys, folded: Folded | None) -> None:
         """Rows that a finished snapshot has not seen end. It comes before the batch's own commit, and so again
         if that fails; a second time there is nothing left to do."""
         key, soft = list(job.key), self.options.soft
-        present = job.target.read([*key, DELETED] if soft else key)
-        known = keep.select(key) if folded is None else pa.concat_tables([keep.select(key), _keys(folded, keep, key)])
-        ghosts = present.filter(pa.array(match(present, known, key) < 0))
+
+        def known() -> Iterator[pa.Table]:
+            yield folded.upserts.select(key) if folded is not None else keep.schema.empty_table()
+            yield from keep.portions()
+
+        ghosts = job.target.strangers(key, known, [*key, DELETED] if soft else key)
         if soft:
             ghosts = ghosts.filter(pc.invert(pc.fill_null(ghosts[DELETED], False))).select(key)
         if ghosts.num_rows:
@@ -349,10 +352,6 @@ def _key(batch: Batch, table: Table) -> tuple[str, ...]:
             hint="Give it a primary key, or REPLICA IDENTITY FULL and message.key.columns, or use the sink `history`.",
         )
     return key
-
-
-def _keys(folded: Folded, keep: pa.Table, key: list[str]) -> pa.Table:
-    return folded.upserts.select(key).cast(keep.select(key).schema)
 
 
 def _ending(keys: pa.Table, key: tuple[str, ...], soft: bool) -> Merge:

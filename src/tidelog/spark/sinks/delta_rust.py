@@ -23,7 +23,8 @@ from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
 from tidelog.spark.sinks.delta_ranges import Ranges
-from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target, pad, portions
+from tidelog.spark.sinks.stretches import stretches
+from tidelog.spark.sinks.target import DELETE, Known, Mark, Merge, Target, pad, portions
 
 FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
@@ -263,10 +264,24 @@ class RustTarget:
     def read(self, columns: Sequence[str]) -> pa.Table:
         return self.scan(columns, None)
 
+    def strangers(self, key: Sequence[str], known: Known, columns: Sequence[str]) -> pa.Table:
+        names, shape = list(key), self._shape(columns)
+        kinds = self._shape(names)
+
+        def keys() -> Iterator[pa.Table]:
+            return (portion.select(names).cast(kinds) for portion in known())
+
+        found = [shape.empty_table()]
+        for stretch in stretches(keys()):
+            there = pa.concat_tables([stretch.of(portion) for portion in keys()])
+            batches = self._batches(columns, stretch.sql(quote))
+            rows = (stretch.of(pa.Table.from_batches([batch]).cast(shape)) for batch in batches)
+            for part in portions(rows, max(PORTION_ROWS, there.num_rows // 2), PORTION_BYTES):
+                found.append(part.filter(pa.array(match(part, there, names) < 0)))
+        return pa.concat_tables(found)
+
     def scan(self, columns: Sequence[str] | None, predicate: str | None, where: Any = None) -> pa.Table:
-        schema = self._shape()
-        shape = pa.schema([schema.field(c) for c in columns]) if columns is not None else schema
-        parts = []
+        shape, parts = self._shape(columns), []
         for found in self._portions(shape.names, predicate):
             part = found.cast(shape)
             parts.append(part if where is None else part.filter(pa.array(where(part))))
@@ -325,10 +340,10 @@ class RustTarget:
     def _counted(self) -> list[str]:
         return counted_of(self.properties().get(COUNTED), self._shape().names)
 
-    def _shape(self) -> pa.Schema:
+    def _shape(self, columns: Sequence[str] | None = None) -> pa.Schema:
         schema = self.schema()
         assert schema is not None
-        return schema
+        return schema if columns is None else pa.schema([schema.field(c) for c in columns])
 
     def _existing(self) -> Any:
         table = self._open()

@@ -11,9 +11,10 @@ import json
 import re
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from tidelog.core.evolve import Step, plain, widens
 from tidelog.errors import ConfigError
 from tidelog.spark.session import is_local
-from tidelog.spark.sinks.target import DELETE, Mark, Merge, Target
+from tidelog.spark.sinks.target import DELETE, Known, Mark, Merge, Target, portions
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 TXN = "spark.databricks.delta.write.txn"
@@ -42,6 +43,10 @@ _NAMES = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _TYPES = {kind: name for name, kind in _NAMES.items()}
+
+
+_GROUP = 1_000_000, 128 << 20
+"""Rows and bytes that are written to a stage at a time."""
 
 
 def quote(name: str) -> str:
@@ -139,7 +144,7 @@ class SparkTarget:
         self.describe(properties)
 
     def merge(self, merge: Merge, mark: Mark | None) -> None:
-        with self._staged(merge.rows) as rows, self._marked(mark):
+        with self._staged([merge.rows]) as rows, self._marked(mark):
             view = f"tidelog_{uuid.uuid4().hex}"
             rows.createOrReplaceTempView(view)
             try:
@@ -148,21 +153,26 @@ class SparkTarget:
                 self.spark.catalog.dropTempView(view)
 
     def replace(self, rows: pa.Table, mark: Mark | None) -> None:
-        with self._staged(rows) as staged:
+        with self._staged([rows]) as staged:
             self._overwrite(self._padded(staged), mark)
 
     def append(self, rows: pa.Table, mark: Mark | None) -> None:
-        with self._staged(rows) as staged:
+        with self._staged([rows]) as staged:
             self._padded(staged).write.format("delta").mode("append").options(**_options(mark)).save(self.uri)
 
     def lookup(self, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         names = [*keys.column_names, *(c for c in columns if c not in keys.column_names)]
-        with self._staged(keys) as staged:
+        with self._staged([keys]) as staged:
             found = self._load().join(staged, keys.column_names, "left_semi")
             return self._table(found, names)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         return self._table(self._load(), columns)
+
+    def strangers(self, key: Sequence[str], known: Known, columns: Sequence[str]) -> pa.Table:
+        names, kinds = list(key), self._shape(key)
+        with self._staged(portion.select(names).cast(kinds) for portion in known()) as staged:
+            return self._table(self._load().join(staged, names, "left_anti"), columns)
 
     def tidy(self) -> None:
         version = self.version()
@@ -200,17 +210,17 @@ class SparkTarget:
         none = jvm.scala.Option.empty()
         return log.update(False, none, none)
 
-    def _shape(self) -> pa.Schema:
+    def _shape(self, columns: Sequence[str] | None = None) -> pa.Schema:
         schema = self.schema()
         assert schema is not None, self.uri
-        return schema
+        return schema if columns is None else pa.schema([schema.field(c) for c in columns])
 
     def _load(self, uri: str = "", version: int | None = None) -> Any:
         options = {} if version is None else {"versionAsOf": str(version)}
         return self.spark.read.format("delta").options(**options).load(uri or self.uri)
 
     def _table(self, frame: Any, columns: Sequence[str]) -> pa.Table:
-        shape = pa.schema([self._shape().field(c) for c in columns])
+        shape = self._shape(columns)
         found = frame.select(*(frame[quote(c)] for c in columns)).toArrow()
         return pa.table([found.column(i).cast(f.type) for i, f in enumerate(shape)], schema=shape)
 
@@ -237,12 +247,12 @@ class SparkTarget:
             )
 
     @contextmanager
-    def _staged(self, rows: pa.Table) -> Iterator[Any]:
+    def _staged(self, parts: Iterable[pa.Table]) -> Iterator[Any]:
         place, root = fs.FileSystem.from_uri(self.stage) if "://" in self.stage else (fs.LocalFileSystem(), self.stage)
         place.create_dir(root, recursive=True)
         name = f"{uuid.uuid4().hex}.parquet"
-        pq.write_table(rows, f"{root}/{name}", filesystem=place)
         try:
+            _write(portions(parts, *_GROUP), f"{root}/{name}", place)
             yield self.spark.read.parquet(f"{self.stage.rstrip('/')}/{name}")
         finally:
             place.delete_file(f"{root}/{name}")
@@ -259,6 +269,13 @@ class SparkTarget:
         finally:
             self.spark.conf.unset(f"{TXN}AppId")
             self.spark.conf.unset(f"{TXN}Version")
+
+
+def _write(parts: Iterator[pa.Table], path: str, place: fs.FileSystem) -> None:
+    first = next(parts)
+    with pq.ParquetWriter(path, first.schema, filesystem=place) as writer:
+        for part in chain([first], parts):
+            writer.write_table(part)
 
 
 @dataclass(frozen=True)

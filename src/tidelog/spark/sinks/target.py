@@ -24,6 +24,8 @@ DELETE = "__tidelog_delete"
 KEEP = "__tidelog_keep_"
 
 Quote = Callable[[str], str]
+Known = Callable[[], Iterable[pa.Table]]
+"""Keys, portion by portion, as often as asked; at least one portion, be it empty."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,9 @@ class Target(Protocol):
         """The rows under `keys`: key and `columns`; may hold more rows than asked for."""
 
     def read(self, columns: Sequence[str]) -> pa.Table: ...
+
+    def strangers(self, key: Sequence[str], known: Known, columns: Sequence[str]) -> pa.Table:
+        """The rows with a key that is not known, without holding all keys."""
 
     def tidy(self) -> None:
         """Join small files and drop outdated ones, when it is time."""
