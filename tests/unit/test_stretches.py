@@ -49,6 +49,15 @@ def test_rows_outside_of_all_keys_lie_in_one_too() -> None:
     assert sum(stretch.of(rows).num_rows for stretch in found) == 3
 
 
+def test_rows_without_a_key_are_no_end() -> None:
+    """A truncation is such a row."""
+    for ids in ([None] * 4000 + list(range(1000)), [None] * 5000):
+        rows = pa.table({"id": pa.array(ids, pa.int64())})
+        found = stretches.stretches(portions(rows))
+        there = pa.table({"id": range(-5, 2000)})
+        assert sum(stretch.of(there).num_rows for stretch in found) == 2005
+
+
 def test_few_keys_are_one_stretch() -> None:
     for rows in (pa.table({"id": range(500)}), pa.table({"id": pa.array([], pa.int64())})):
         assert stretches.stretches(portions(rows)) == [Stretch()]

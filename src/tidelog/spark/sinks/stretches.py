@@ -41,7 +41,7 @@ class Stretch:
 
 
 def stretches(keys: Iterable[pa.Table]) -> list[Stretch]:
-    """Together they hold every row."""
+    """Together they hold every row that has a key: a truncation, among the changes, has none."""
     rows = size = 0
     every, samples = max(1, ROWS // _SAMPLE), []
     for portion in keys:
@@ -55,8 +55,11 @@ def stretches(keys: Iterable[pa.Table]) -> list[Stretch]:
     if not ordered:
         return [Stretch()]
     column = max(ordered, key=lambda name: pc.count_distinct(sample[name]).as_py())
-    values = sample[column].take(pc.sort_indices(sample[column]))
-    ends = pc.unique(values.take(pa.array([len(values) * i // parts for i in range(1, parts)])))
+    values = sample[column].drop_null()
+    if not len(values):
+        return [Stretch()]
+    ranks = pa.array([len(values) * i // parts for i in range(1, parts)])
+    ends = pc.unique(values.take(pc.sort_indices(values).take(ranks)))
     return [Stretch(column, low, high) for low, high in pairwise([None, *ends, None])]
 
 
