@@ -200,7 +200,7 @@ def test_a_second_reader_of_the_same_name_is_refused(
     from tidelog.engine.reading import Reading
     from tidelog.spark.source import definition_of
 
-    monkeypatch.setattr("tidelog.engine.reading._LOCK_S", 0.2)
+    monkeypatch.setattr("tidelog.engine.serving._LOCK_S", 0.2)
     write(database)
     definition, home = definition_of({k: v for k, v in options.items() if k != "home"}), Home(tmp_path / "home")
     first, second = Reading(definition, home), Reading(definition, home)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,21 +19,17 @@ from tidelog.contracts import Connector, Slice, Status
 from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.plan import Now
 from tidelog.core.snapshot.state import Emission, Heard, Snapshot
-from tidelog.engine import owner
-from tidelog.engine.capture import Capture, write_status
-from tidelog.engine.definition import Definition, connector_of
+from tidelog.engine.capture import Capture
+from tidelog.engine.definition import Definition
 from tidelog.engine.following import Following
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump, landing
-from tidelog.engine.owner import Owner, owner_of
-from tidelog.engine.readers import Readers
 from tidelog.engine.selections import Selections
+from tidelog.engine.serving import Serving, noted
 from tidelog.engine.signals import in_log
 from tidelog.engine.snapshots import Snapshots
 from tidelog.engine.stage import Stage
-from tidelog.engine.storage import files_of, journal_of
 from tidelog.errors import CorruptState, PositionLost, TransientError
-from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
@@ -44,7 +39,6 @@ _WAIT_S = 0.05
 _FIRST_WAIT_S = 1.0
 _REPLAY_S = 300.0
 _CATCH_UP_S = 0.2
-_LOCK_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -89,15 +83,11 @@ class Reading:
         self._silent = silent
         self._parallelism = parallelism
         self._jump = jump
-        self._prepared: int | None = None
-        self._connector: Connector | None = None
-        self._files = files_of(definition, home)
+        self._serving = Serving(definition, home, reader=reader, silent=silent)
+        self._files = self._serving.files
         self._stage = Stage(self._files.uri, reader)
-        self._apart = definition.limits.apart or home.holder("capture") is not None
-        self._readers = Readers(self._files)
         self._selections = Selections(self._files)
         self._snapshots: Snapshots | None = None
-        self._log: Capture | Following | None = None
         self._target: int | None = None
         self._until: int | None = None
         self._floor = 0
@@ -105,9 +95,6 @@ class Reading:
         self._change = 0
         self._planned_s = 0.0
         self._batch_ms = self._least_ms = 0
-        self._held = False
-        self._name = ""
-        self._hold = ExitStack()
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
@@ -116,9 +103,7 @@ class Reading:
         """Where a first start begins, and which tables it asks for."""
         if self._jump is not None:
             return self._land(self._jump, None)
-        if not self._apart:
-            self._prepared = self._prepare()
-        start = self._prepared if self._prepared is not None else self._readers.start()
+        start = self._serving.prepare()
         return self._offset(start, 0, 0, Snapshot() if self._silent else self.snapshots.first())
 
     def latest(self, start: Offset, events: int | None, size: int | None) -> Offset:
@@ -221,23 +206,21 @@ class Reading:
         }
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.stop()
-        if self._connector is not None:
-            self._connector.close()
-        self._hold.close()
+        self._serving.close()
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     @property
     def connector(self) -> Connector:
-        if self._connector is None:
-            self._connector = connector_of(self._definition)
-        return self._connector
+        return self._serving.connector
 
     @property
     def journal(self) -> SegmentJournal:
         return self._served.journal
+
+    @property
+    def _log(self) -> Capture | Following | None:
+        return self._serving.log
 
     @property
     def _served(self) -> Capture | Following:
@@ -253,101 +236,36 @@ class Reading:
         return self._snapshots
 
     def _serve(self, start: Offset) -> None:
-        """Begin, once, to serve everything that lies after `start`, and the windows that are open there."""
+        """Begin, once."""
         self._life, self._change = start.life, start.change
         if self._log is None:
-            self._log = self._follow(start) if self._apart else self._capture(start)
+            self._floor = self._serving.begin(start, lambda one: self.snapshots.notices.abandoned(one))
             if not self._silent:
                 self._stage.tidy()
-
-    def _follow(self, start: Offset) -> Following:
-        owner.require_source(self._files, self._owner)
-        name = self._followed_as()
-        self._floor = self._first_needed(start, self._readers.reached(name))
-        journal = journal_of(self._definition, ":memory:", self._files)
-        log = Following(journal, self._files, self._readers, name)
-        log.start(self._floor)
-        return log
-
-    def _followed_as(self) -> str:
-        """The name under which we tell how far we are; ours until the end."""
-        if not self._name and self._silent:
-            self._name = self._readers.visit(self._reader)
-        elif not self._name:
-            held = self._readers.hold(self._reader, self._home, patience_s=_LOCK_S)
-            self._name = self._hold.enter_context(held)
-        return self._name
-
-    def _capture(self, start: Offset) -> Capture:
-        if not self._held:
-            self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
-            self._held = True
-        if self._prepared is None:
-            self._prepared = self._prepare(resuming=True)
-        owner.claim(self._files, self._owner)
-        self._floor = self._first_needed(start, self._prepared)
-        storage = self._definition.storage
-        log = Capture(
-            self.connector,
-            journal_of(self._definition, str(self._home.ledger), self._files),
-            self._files,
-            notes=Files(str(self._home.path)),
-            memory_bytes=storage.memory_bytes,
-            publish=write_status(self._home.status),
-            persistent=storage.persistent,
-            abandoned=self.snapshots.notices.abandoned,
-        )
-        log.start(self._floor, start.note or _noted(start))
-        return log
-
-    def _prepare(self, *, resuming: bool = False) -> int:
-        """Whoever may not write the journal leaves nothing behind in the database."""
-        owner.require(self._files, self._owner)
-        return self.connector.prepare(resuming=resuming)
-
-    @property
-    def _owner(self) -> Owner:
-        return owner_of(self._definition, self.connector)
 
     def _begin_anew(self, start: Offset) -> Offset:
         """The place in the log is lost: take another one, and read everything once more. What lies between the two
         has no events."""
-        self._let_go()
-        self._prepared = self._prepare()
-        self._floor, self._life, self._change = self._prepared, start.life + 1, start.change
-        return self._offset(self._prepared, 0, 0, self.snapshots.again(self._snapshot_of(start), "when-needed"))
+        self._serving.let_go()
+        first = self._serving.prepare()
+        self._floor, self._life, self._change = first, start.life + 1, start.change
+        return self._offset(first, 0, 0, self.snapshots.again(self._snapshot_of(start), "when-needed"))
 
     def _land(self, jump: Jump, start: Offset | None) -> Offset:
         """Where somebody wants the reading to go on. What lies between `start` and there has no events."""
-        self._let_go()
+        self._serving.let_go()
         self.snapshots.ground()
-        anew = jump.offset is None
-        if not self._apart:
-            self._prepared = self._prepare(resuming=not anew)
-        first = self._prepared or (self._readers.start() if anew else 0)
+        first = self._serving.prepare(resuming=jump.offset is not None)
         there = landing(jump, start, first, self.connector, self.snapshots)
         self._floor, self._life, self._change = there.floor, (start.life + 1 if start else 0), jump.id
         return self._offset(there.position, 0, 0, there.snapshot, json.dumps(jump.offset) if jump.offset else None)
 
-    def _let_go(self) -> None:
-        """Of the log, to take it up elsewhere."""
-        if self._log is not None:
-            self._log.stop()
-        self._log = None
-
     @property
     def _renews(self) -> bool:
-        return not self._apart and not self._silent and self.snapshots.settings.mode == "when_needed"
+        return not self._serving.apart and not self._silent and self.snapshots.settings.mode == "when_needed"
 
     def _snapshot_of(self, offset: Offset) -> Snapshot:
         return Snapshot() if self._silent else self.snapshots.of(offset)
-
-    def _first_needed(self, start: Offset, acknowledged: int) -> int:
-        """From where the log is served: what was acknowledged since `start` was planned is not there any more, and
-        was visible to everybody."""
-        floor = max(start.floor, acknowledged) if start.floor else start.position
-        since = Snapshot.from_json(start.snapshot).since
-        return min(start.position, floor, start.position if since is None else since)
 
     def _needed(self, offset: Offset, snapshot: Snapshot) -> int:
         return min(offset.position, self._floor, offset.position if snapshot.since is None else snapshot.since)
@@ -458,11 +376,11 @@ class Reading:
         """The offset at `position`. The log may have to be read again from before it: an older note than that of the
         place is as good, it only begins earlier."""
         xid, committed, note = self.journal.last_commit(position)
-        found = self._offset(position, xid, committed, snapshot, note if xid else _noted(start))
+        found = self._offset(position, xid, committed, snapshot, note if xid else noted(start))
         low = self._needed(found, snapshot)
         if note is None or low == position:
             return found
-        return replace(found, note=self.journal.last_commit(low)[2] or start.note or _noted(start))
+        return replace(found, note=self.journal.last_commit(low)[2] or start.note or noted(start))
 
     def _offset(self, position: int, xid: int, committed: int, snapshot: Snapshot, note: str | None = None) -> Offset:
         selection = self.connector.selection()
@@ -474,8 +392,3 @@ class Reading:
 
     def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
         return {} if self._silent else self.snapshots.document(snapshot)
-
-
-def _noted(offset: Offset) -> str:
-    """What an offset itself tells of the place."""
-    return json.dumps(dict(offset.document))

@@ -14,7 +14,7 @@ from tidelog.contracts import Status
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine import apart as apart_module
 from tidelog.engine import readers as readers_module
-from tidelog.engine import reading as reading_module
+from tidelog.engine import serving
 from tidelog.engine.apart import run_apart
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
@@ -201,7 +201,7 @@ def test_two_queries_share_a_capture_and_the_least_is_acknowledged(apart: World)
 
 def test_two_queries_of_one_name_do_not_share_a_capture(apart: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each would be taken to be as far as the other, and would delete the other's chunks."""
-    monkeypatch.setattr(reading_module, "_LOCK_S", 0.2)
+    monkeypatch.setattr(serving, "_LOCK_S", 0.2)
     with capturing(apart, lambda _: None, expiry_s=600):
         first = apart.reading()
         start = first.initial()

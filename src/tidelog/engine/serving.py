@@ -1,0 +1,137 @@
+"""Where a reading's log comes from: captured here, or apart by `tidelog capture`, whose journal is followed.
+
+Law: one process writes a journal, and one query reads it under a name. Both are held until the end, and whoever may
+not write a journal leaves nothing behind in the database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tidelog.contracts import Connector
+from tidelog.core.snapshot.state import Snapshot
+from tidelog.engine import owner
+from tidelog.engine.capture import Capture, write_status
+from tidelog.engine.definition import Definition, connector_of
+from tidelog.engine.following import Following
+from tidelog.engine.home import Home
+from tidelog.engine.owner import Owner, owner_of
+from tidelog.engine.readers import Readers
+from tidelog.engine.storage import files_of, journal_of
+from tidelog.journal.buffer import Abandoned
+from tidelog.journal.files import Files
+from tidelog.model.offset import Offset
+
+_LOCK_S = 20.0
+
+
+class Serving:
+    def __init__(self, definition: Definition, home: Home, *, reader: str, silent: bool) -> None:
+        self._definition = definition
+        self._home = home
+        self._reader = reader
+        self._silent = silent
+        self.files = files_of(definition, home)
+        self.apart = definition.limits.apart or home.holder("capture") is not None
+        self.log: Capture | Following | None = None
+        self._readers = Readers(self.files)
+        self._connector: Connector | None = None
+        self._prepared: int | None = None
+        self._held = False
+        self._name = ""
+        self._hold = ExitStack()
+
+    @property
+    def connector(self) -> Connector:
+        if self._connector is None:
+            self._connector = connector_of(self._definition)
+        return self._connector
+
+    def prepare(self, *, resuming: bool = False) -> int:
+        """Make ready for a start: where it begins. Who goes on with a log that is captured apart knows where."""
+        if self.apart:
+            return 0 if resuming else self._readers.start()
+        owner.require(self.files, self._owner)
+        self._prepared = self.connector.prepare(resuming=resuming)
+        return self._prepared
+
+    def begin(self, start: Offset, abandoned: Callable[[Abandoned], None]) -> int:
+        """Serve everything that lies after `start`, and the windows that are open there; from where that is."""
+        if self.apart:
+            return self._follow(start)
+        return self._capture(start, abandoned)
+
+    def let_go(self) -> None:
+        """Of the log, to take it up elsewhere."""
+        if self.log is not None:
+            self.log.stop()
+        self.log = None
+
+    def close(self) -> None:
+        if self.log is not None:
+            self.log.stop()
+        if self._connector is not None:
+            self._connector.close()
+        self._hold.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _follow(self, start: Offset) -> int:
+        owner.require_source(self.files, self._owner)
+        name = self._followed_as()
+        floor = _first_needed(start, self._readers.reached(name))
+        journal = journal_of(self._definition, ":memory:", self.files)
+        log = Following(journal, self.files, self._readers, name)
+        log.start(floor)
+        self.log = log
+        return floor
+
+    def _followed_as(self) -> str:
+        """The name under which we tell how far we are; ours until the end."""
+        if not self._name and self._silent:
+            self._name = self._readers.visit(self._reader)
+        elif not self._name:
+            held = self._readers.hold(self._reader, self._home, patience_s=_LOCK_S)
+            self._name = self._hold.enter_context(held)
+        return self._name
+
+    def _capture(self, start: Offset, abandoned: Callable[[Abandoned], None]) -> int:
+        if not self._held:
+            self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
+            self._held = True
+        prepared = self._prepared if self._prepared is not None else self.prepare(resuming=True)
+        owner.claim(self.files, self._owner)
+        floor = _first_needed(start, prepared)
+        storage = self._definition.storage
+        log = Capture(
+            self.connector,
+            journal_of(self._definition, str(self._home.ledger), self.files),
+            self.files,
+            notes=Files(str(self._home.path)),
+            memory_bytes=storage.memory_bytes,
+            publish=write_status(self._home.status),
+            persistent=storage.persistent,
+            abandoned=abandoned,
+        )
+        log.start(floor, start.note or noted(start))
+        self.log = log
+        return floor
+
+    @property
+    def _owner(self) -> Owner:
+        return owner_of(self._definition, self.connector)
+
+
+def _first_needed(start: Offset, acknowledged: int) -> int:
+    """From where the log is served: what was acknowledged since `start` was planned is not there any more, and
+    was visible to everybody."""
+    floor = max(start.floor, acknowledged) if start.floor else start.position
+    since = Snapshot.from_json(start.snapshot).since
+    return min(start.position, floor, start.position if since is None else since)
+
+
+def noted(offset: Offset) -> str:
+    """What an offset itself tells of the place."""
+    return json.dumps(dict(offset.document))
