@@ -337,9 +337,10 @@ class Connector(Protocol):
 
     def check(self) -> list[Finding]: ...
 
-    def prepare(self, *, resuming: bool = False) -> int:
+    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:
         """Create what the capture needs, if it is missing, and return the position where it starts. When `resuming`,
-        what held our place in the log must still be there, or the position is lost."""
+        what held our place in the log must still be there, or the position is lost. Who is only `looking` changes
+        nothing that is there."""
 
     def tail(
         self,

@@ -374,6 +374,18 @@ def test_rows_that_a_snapshot_did_not_find_among_more_than_memory_holds(
     assert {(row["shop"], row["name"]) for row in target.read(pairs)} == {*left, (9, "new")}
 
 
+def test_rows_of_a_former_key_are_not_found_either(rig: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key has moved to a column that they do not have."""
+    monkeypatch.setattr(stretches, "ROWS", 4)
+    target, former = rig(), replace(ORDERS, columns=ORDERS.columns[:2])
+    target.feed((former, [c(id=n, name="old") for n in range(9)]))
+    moved = replace(ORDERS, columns=(*former.columns, Column("u", "text", nullable=False)), key=("u",))
+    names = [f"u{n}" for n in range(9)]
+    keep = KeysOf(pa.table({"u": names}))
+    target.feed((moved, [r(id=n, name="new", u=name) for n, name in enumerate(names)]), keep=keep)
+    assert [(row["id"], row["u"]) for row in target.read(moved)] == list(enumerate(names))
+
+
 def test_rows_that_a_snapshot_did_not_find_are_marked(rare: Make) -> None:
     target = rare(delete_mode="soft")
     target.feed((ORDERS, [c(id=1, name="a"), c(id=2, name="b"), c(id=3, name="c"), d(id=3)]))

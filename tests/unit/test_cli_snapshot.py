@@ -27,6 +27,7 @@ from tidelog.core.snapshot.state import INCREMENTAL, INITIAL, SIGNAL, Chunk, Ent
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels
+from tidelog.engine.snapshots import NO_TABLE
 from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
 from tidelog.model.offset import Offset
 
@@ -227,9 +228,21 @@ def test_waiting_for_a_table_that_is_not_captured(home: Home, capsys: pytest.Cap
 
 
 def test_a_table_that_is_not_captured(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(home, asked):
+    def nothing(snapshot: Snapshot, signal: Signal) -> Snapshot:
+        return requests.skip(snapshot, signal.id, ["orders"], INCREMENTAL, NO_TABLE)
+
+    with running(home, nothing):
         assert main(["snapshot", "shop", "orders"]) == 2
     assert "No captured table matches orders." in capsys.readouterr().err
+
+
+def test_a_snapshot_that_is_refused_says_why(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(snapshot: Snapshot, signal: Signal) -> Snapshot:
+        return requests.skip(snapshot, signal.id, ["public.late"], INCREMENTAL, "its changes are not in the log yet")
+
+    with running(home, refused):
+        assert main(["snapshot", "shop", "public.late", "--wait"]) == 2
+    assert "was not taken: its changes are not in the log yet: public.late." in capsys.readouterr().err
 
 
 def test_a_run_that_is_busy(home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

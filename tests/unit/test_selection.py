@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tidelog import connectors
+from tidelog.errors import ConfigError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection, matches, split_patterns
 
@@ -119,3 +121,13 @@ def test_a_table_comes_back_from_its_text_and_differs_by_its_fingerprint() -> No
 )
 def test_keys_that_rules_blur(selection: dict[str, Any], blurred: list[str]) -> None:
     assert Selection(**selection).blurred_keys(ORDERS) == blurred
+
+
+@pytest.mark.parametrize("kind", ["schema", "table", "column"])
+@pytest.mark.parametrize("connector", ["postgres", "oracle", "iseries"])
+def test_one_list_of_a_kind(connector: str, kind: str) -> None:
+    """Of two, one would be passed over in silence."""
+    options = {"database.user": "u", "database.password": "p", "database.dbname": "d", "database.hostname": "h"}
+    lists = {f"{kind}.include.list": "a.*", f"{kind}.exclude.list": "a.b.*"}
+    with pytest.raises(ConfigError, match=rf"{kind}\.include\.list and {kind}\.exclude\.list are both set"):
+        connectors.create(connector, {**options, **lists})

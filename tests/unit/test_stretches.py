@@ -45,8 +45,8 @@ def test_each_row_lies_in_one(way: str) -> None:
 
 def test_rows_outside_of_all_keys_lie_in_one_too() -> None:
     found = stretches.stretches(portions(pa.table({"id": range(5000)})))
-    rows = pa.table({"id": [-(2**62), 2**62, 2500]})
-    assert sum(stretch.of(rows).num_rows for stretch in found) == 3
+    rows = pa.table({"id": [-(2**62), 2**62, 2500, None]})
+    assert sum(stretch.of(rows).num_rows for stretch in found) == 4
 
 
 def test_rows_without_a_key_are_no_end() -> None:
@@ -83,6 +83,11 @@ def test_without_an_order_there_is_one() -> None:
 
 def test_whole_numbers_as_a_condition() -> None:
     found = stretches.stretches(portions(pa.table({"a b": range(1000)})))
-    assert [stretch.sql(lambda name: f"<{name}>") for stretch in found] == ["<a b> < 500", "<a b> >= 500"]
+    assert [stretch.sql(lambda name: f"<{name}>") for stretch in found] == [
+        "(<a b> < 500 OR <a b> IS NULL)",
+        "<a b> >= 500",
+    ]
+    some = stretches.stretches(portions(pa.table({"id": range(1500)})))
+    assert some[1].sql(str) == "id >= 500 AND id < 1000"
     texts = stretches.stretches(portions(pa.table({"t": [f"{n:04d}" for n in range(1000)]})))
     assert [stretch.sql(repr) for stretch in (*texts, Stretch())] == [None, None, None]

@@ -16,6 +16,7 @@ from tidelog.cli.display import Line, ended_text, walk_lines
 from tidelog.cli.signals import terminable
 from tidelog.engine import requests
 from tidelog.engine.home import Home
+from tidelog.engine.snapshots import NO_TABLE
 from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
 from tidelog.errors import ConfigError
 
@@ -106,9 +107,11 @@ def _of(told: Told, id: str) -> Ended | None:
 
 
 def _over(home: Home, ended: Ended, asked: Sequence[str]) -> int:
-    if ended.how == "SKIPPED":
+    if ended.how == "SKIPPED" and set(ended.failures.values()) <= {NO_TABLE}:
         raise ConfigError(
             f"No captured table matches {', '.join(asked)}.", hint="Write schema.table, and see table.include.list."
         )
+    if ended.how == "SKIPPED":
+        raise ConfigError(f"The {ended_text(ended)}.", hint="Nothing was read.")
     print(f"{home.path.name}: {ended_text(ended)}")
     return 0 if ended.good else 1

@@ -24,11 +24,16 @@ def keys(text: str) -> str:
 SETTINGS = (
     Setting("topic.prefix", "Logical name of the source; topics start with it. Default: the database's name.", ""),
     Setting("schema.include.list", "Regular expressions: schemas to capture.", "", patterns),
-    Setting("schema.exclude.list", "Regular expressions: schemas to leave out.", "", patterns),
+    Setting(
+        "schema.exclude.list",
+        "The same: schemas to leave out; instead of schema.include.list.",
+        "",
+        patterns,
+    ),
     Setting("table.include.list", "Regular expressions over schema.table: tables to capture.", "", patterns),
-    Setting("table.exclude.list", "Regular expressions over schema.table: tables to leave out.", "", patterns),
-    Setting("column.include.list", "Regular expressions over schema.table.column.", "", patterns),
-    Setting("column.exclude.list", "Regular expressions over schema.table.column.", "", patterns),
+    Setting("table.exclude.list", "The same: tables to leave out; instead of table.include.list.", "", patterns),
+    Setting("column.include.list", "Regular expressions over schema.table.column: columns to deliver.", "", patterns),
+    Setting("column.exclude.list", "The same: columns to leave out; instead of column.include.list.", "", patterns),
     Setting("message.key.columns", "Keys instead of the primary key: schema.table:column,column;…", "", keys),
     Setting(
         "column.mask.with.N.chars",
@@ -92,6 +97,12 @@ SETTINGS = (
 
 def read(values: Mapping[str, Any], *, connector: str, database: str, prefix: str) -> Selection:
     """From the values of `SETTINGS`; `prefix` is the topic prefix where none is given."""
+    for kind in ("schema", "table", "column"):
+        if values[f"{kind}.include.list"] and values[f"{kind}.exclude.list"]:
+            raise ConfigError(
+                f"{kind}.include.list and {kind}.exclude.list are both set.",
+                hint="Keep one: what the first does not name is left out anyway.",
+            )
     return Selection(
         include_schemas=values["schema.include.list"],
         exclude_schemas=values["schema.exclude.list"],

@@ -239,7 +239,7 @@ class Reading:
         """Begin, once."""
         self._life, self._change = start.life, start.change
         if self._log is None:
-            self._floor = self._serving.begin(start, lambda one: self.snapshots.notices.abandoned(one))
+            self._floor = self._serving.begin(start, self.snapshots.notices.abandoned)
             if not self._silent:
                 self._stage.tidy()
 

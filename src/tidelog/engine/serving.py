@@ -54,7 +54,12 @@ class Serving:
         if self.apart:
             return 0 if resuming else self._readers.start()
         owner.require(self.files, self._owner)
-        self._prepared = self.connector.prepare(resuming=resuming)
+        with ExitStack() as taken:
+            if not self._held:
+                taken.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
+            self._prepared = self.connector.prepare(resuming=resuming, looking=self._silent)
+            self._hold.push(taken.pop_all())
+        self._held = True
         return self._prepared
 
     def begin(self, start: Offset, abandoned: Callable[[Abandoned], None]) -> int:
@@ -98,9 +103,6 @@ class Serving:
         return self._name
 
     def _capture(self, start: Offset, abandoned: Callable[[Abandoned], None]) -> int:
-        if not self._held:
-            self._hold.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
-            self._held = True
         prepared = self._prepared if self._prepared is not None else self.prepare(resuming=True)
         owner.claim(self.files, self._owner)
         floor = _first_needed(start, prepared)

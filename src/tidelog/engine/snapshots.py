@@ -34,7 +34,7 @@ from tidelog.model.schema import Table
 _LOG = logging.getLogger("tidelog.snapshots")
 LOST = "rows of the initial snapshot were not read"
 NO_TABLE = "no captured table matches"
-UNTOLD = "its changes are not in the log yet: it is captured from the pipeline's next start on"
+UNTOLD = "its changes are not in the log yet: once it is published, the pipeline's next start captures it"
 ANEW = "every table is read anew"
 
 
@@ -61,22 +61,32 @@ class Snapshots:
 
     def first(self) -> Snapshot:
         """The state of a first start: every captured table is asked for, unless no rows are wanted."""
-        tables = self._connector.tables()
+        tables, untold = self._covered()
         snapshot = Snapshot(known=tuple(t.id for t in tables))
         self._begun = True
         if self.settings.mode == "no_data":
             return snapshot
+        snapshot = requests.miss(snapshot, INITIAL, untold, INITIAL, UNTOLD)
         return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in tables], INITIAL)
 
     def resume(self, told: Snapshot | None) -> Snapshot:
         """The state of a first start that goes on where another connector was: only what that one still had to read."""
         self._begun = True
-        return replace(told or Snapshot(), known=tuple(t.id for t in self._connector.tables()))
+        return replace(told or Snapshot(), known=tuple(t.id for t in self._covered()[0]))
+
+    def _covered(self) -> tuple[list[Table], list[str]]:
+        """The captured tables of which the log tells, and the others, which are left to a later start: what is read
+        of them would never change again."""
+        found = self._connector.tables()
+        untold = [t.qualified for t in self._connector.untold(found)]
+        if untold:
+            _LOG.warning("%s: %s", ", ".join(untold), UNTOLD)
+        return [t for t in found if t.qualified not in untold], untold
 
     def again(self, snapshot: Snapshot, reason: str) -> Snapshot:
         """Everything from the beginning: every captured table is asked for once more, and in the end the target loses
         what the source does not have."""
-        tables = self._connector.tables()
+        tables, untold = self._covered()
         self._begun = True
         ended = requests.stop(snapshot.settled(), None, ANEW)
         fresh = Snapshot(
@@ -85,7 +95,7 @@ class Snapshots:
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
         wanted = [Wanted(t.qualified, sweep=bool(t.key) and selection.key_of(t) == t.key) for t in tables]
-        return requests.ask(fresh, id, wanted, INITIAL)
+        return requests.ask(requests.miss(fresh, id, untold, INITIAL, UNTOLD), id, wanted, INITIAL)
 
     def of(self, offset: Offset) -> Snapshot:
         """The state that an offset holds; one that another connector wrote tells the queue, and its first table goes
@@ -152,7 +162,7 @@ class Snapshots:
 
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
-        tables = [(t.id, t.qualified) for t in self._connector.tables()]
+        tables = [(t.id, t.qualified) for t in self._covered()[0]]
         after = self._connector.next_xid()
         self._published = dict.fromkeys((id for id, _ in tables), after)
         snapshot = requests.uncover(snapshot, [name for _, name in tables])

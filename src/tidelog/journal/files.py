@@ -1,14 +1,14 @@
 """Where a journal lies: a local folder or any pyarrow filesystem (S3, GCS, HDFS, NFS).
 
 Files are always written whole and never changed. On a local disk a file gets its name only when it is complete; an
-object store shows an object only when it is complete anyway.
+object store shows an object only when it is closed, and one whose writer failed is deleted.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,8 +74,8 @@ class Files:
             with system.open_output_stream(target) as out:
                 yield out
         except BaseException:
-            if target != final:
-                Path(target).unlink(missing_ok=True)
+            with suppress(OSError):  # what failed is told; what it leaves has a name that nobody looks for
+                system.delete_file(target)
             raise
         if durable and self.local:
             _sync(target)

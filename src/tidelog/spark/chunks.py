@@ -90,7 +90,7 @@ def read(journal: str, task: Read, *, texts: bool) -> Note:
     file = stage.rows(task.chunk, attempt)
     try:
         if task.sweep:
-            found, written = _pour(task, attempt, stage.files, file)
+            found, written = _pour(task, attempt, stage.files, file, texts=texts)
         else:
             found = _read(task, attempt, texts=texts)
             written = arrow_files.write(stage.files, file, found.rows)
@@ -139,9 +139,9 @@ def _read(task: Read, attempt: str, *, texts: bool) -> Found:
     return Found(opened.table, rows, position, read_us, letters=told, watermark=opened.watermark.to_json())
 
 
-def _pour(task: Read, attempt: str, files: Files, name: str) -> tuple[Found, Written]:
+def _pour(task: Read, attempt: str, files: Files, name: str, *, texts: bool) -> tuple[Found, Written]:
     """All keys of a table, straight into a file: only their columns stay here."""
-    with _opened(task, attempt, texts=False) as opened:
+    with _opened(task, attempt, texts=texts) as opened:
         batches = opened.rows()
         first = next(batches)
         written = arrow_files.pour(files, name, first.schema, chain([first], batches))
@@ -171,10 +171,10 @@ def deliver(journal: str, task: Emit, decoder: Decoder, selection: Selection, *,
 def deliver_keys(journal: str, task: Emit, decoder: Decoder, selection: Selection, files: Files, name: str) -> Found:
     """The keys that were there, by their file, and as rows those that changed since: no other row of the target is one
     of the source. Where the file is gone, another one of this name is written."""
-    staged = _staged_keys(journal, task) or _pour(task.read, uuid.uuid4().hex, files, name)[0]
+    staged = _staged_keys(journal, task) or _pour(task.read, uuid.uuid4().hex, files, name, texts=False)[0]
     runs = _window(journal, task, staged, decoder, selection, texts=False)
     if runs is None:
-        staged, _ = _pour(task.read, uuid.uuid4().hex, files, name)
+        staged, _ = _pour(task.read, uuid.uuid4().hex, files, name, texts=False)
         runs = _window(journal, task, staged, decoder, selection, texts=False) or []
     return replace(staged, rows=pa.concat_tables([staged.rows, *(run.rows for run in runs)]))
 
@@ -185,7 +185,7 @@ def _staged_keys(journal: str, task: Emit) -> Found | None:
     note, stage = Note.from_json(task.note), Stage(journal, task.read.reader)
     file, table = stage.rows(task.read.chunk, note.manifest.attempt), note.version
     schema = arrow_files.schema_of(stage.files, file, note.checksum)
-    if schema is None:
+    if schema is None or not set(table.key) <= set(schema.names):  # it has another key since this was planned
         return None
     none = pa.schema([schema.field(name) for name in table.key]).empty_table()
     return Found(table, none, note.manifest.passed, note.read_us, file, watermark=note.watermark)

@@ -244,10 +244,10 @@ class BatchReader(_Planning, DataSourceReader):
 
     def partitions(self) -> Sequence[Partition]:
         reading = self.reading
-        start = reading.initial()
-        if "startposition" in self._options:
-            start = replace(start, position=int(self._options["startposition"]))
         try:
+            start = reading.initial()
+            if "startposition" in self._options:
+                start = replace(start, position=int(self._options["startposition"]))
             reading.drain()
             end = start
             while (further := reading.latest(end, None, None)) != end:

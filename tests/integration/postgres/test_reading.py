@@ -69,7 +69,8 @@ def test_a_drain_ends_where_the_log_ended(table: World) -> None:
     assert [e.row["id"] for e in rest] == ids(5, 2)
 
 
-def test_chunks_that_were_never_finished_go_at_the_next_start(table: World) -> None:
+def test_chunks_that_were_never_finished_go_at_the_next_start(table: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_LOCK_S", 0.2)
     first = table.reading()
     offset = first.initial()
     first.latest(offset, None, None)
@@ -78,7 +79,8 @@ def test_chunks_that_were_never_finished_go_at_the_next_start(table: World) -> N
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(b"half a chunk")
     second = table.reading()
-    second.initial()
+    with pytest.raises(ConfigError, match="alive already"):
+        second.initial()
     assert [d.exists() for d in drafts] == [True, True], "the first one still lives"
     first.close()
     second.latest(offset, None, None)
@@ -225,6 +227,30 @@ def test_a_query_that_is_started_again_waits_for_the_end_of_the_last_one(apart: 
         first.latest(start, None, None)
         threading.Timer(0.5, first.close).start()
         again.latest(start, None, None)
+
+
+def published(world: World) -> set[str]:
+    sql = "SELECT tablename FROM pg_publication_tables WHERE pubname = %s"
+    return {name for (name,) in world.database.execute(sql, [world.options["publication.name"]])}
+
+
+def test_who_only_looks_changes_no_publication(table: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does who may not read, because another one does: the log would not tell of the tables that they leave out."""
+    monkeypatch.setattr(serving, "_LOCK_S", 0.2)
+    table.database.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    first = table.reading()
+    start = first.initial()
+    assert published(table) == {"t", "u"}
+    table.source["table.include.list"] = r"public\.t"
+    with pytest.raises(ConfigError, match="alive already"):
+        table.reading().initial()
+    first.close()
+    look = Reading(table.definition, Home(table.folder), silent=True)
+    assert look.initial().position == start.position
+    look.close()
+    assert published(table) == {"t", "u"}
+    table.reading().initial()
+    assert published(table) == {"t"}
 
 
 def test_who_only_looks_leaves_a_query_where_it_is(apart: World) -> None:

@@ -15,7 +15,7 @@ from tests.integration.postgres.snapshot_writers import SIGNALS, finished
 from tests.servers import Database
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine.signals import send
-from tidelog.errors import TransientError
+from tidelog.errors import ConfigError, TransientError
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 
@@ -437,6 +437,42 @@ def test_a_new_table_waits_for_transactions_older_than_its_publication(database:
             open_one.execute("COMMIT")
         rig.run()
         rig.check("late")
+
+
+def test_a_table_that_others_have_not_published_waits_for_a_later_start(database: Database, tmp_path: Path) -> None:
+    """What was read of it would never change again."""
+    tables(database)
+    database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
+    database.execute("INSERT INTO late SELECT i, 'l' || i FROM generate_series(1, 30) i")
+    more = {**published_by_hand(database), "snapshot.mode": "initial"}
+    with rig_for(database, tmp_path, more) as rig:
+        rig.run()
+        assert not read_ids(rig, "late")
+        assert ("initial", "public.late", "SKIPPED") in rig.statuses()
+        assert ("initial", "public.a", "SUCCEEDED") in rig.statuses()
+        rig.crash()
+        rig.run()  # it still is not
+        assert not read_ids(rig, "late")
+        rig.crash()
+        database.execute("ALTER PUBLICATION mine ADD TABLE late")
+        rig.run()
+        database.execute("UPDATE late SET v = 'changed' WHERE id = 7")
+        rig.run()
+        rig.check("late")
+
+
+def test_a_table_of_signals_that_is_not_published_is_told(database: Database, tmp_path: Path) -> None:
+    tables(database)
+    database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c")
+    more = {"publication.autocreate.mode": "disabled", "publication.name": "mine"}
+    with (
+        rig_for(database, tmp_path, more) as rig,
+        pytest.raises(ConfigError, match=r'no signal would ever arrive.*ALTER PUBLICATION mine ADD TABLE .*"signals"'),
+    ):
+        rig.run()
+    database.execute("ALTER PUBLICATION mine ADD TABLE signals")
+    with rig_for(database, tmp_path, more) as rig:
+        rig.run()
 
 
 def test_a_table_left_out_is_not_read_on(database: Database, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class IseriesConnector:
 
     # -- the journal -------------------------------------------------------------------------------------------
 
-    def prepare(self, *, resuming: bool = False) -> int:  # noqa: ARG002  nothing on the system holds our place
+    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:  # noqa: ARG002  nothing holds our place
         """Nothing is created: the tables are journaled, or they are not captured."""
         files = self._catalog().files()
         if not any(file.table.qualified != self._config.snapshot.signal_table for file in files):

@@ -74,7 +74,7 @@ class OracleConnector:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def prepare(self, *, resuming: bool = False) -> int:
+    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:  # noqa: ARG002  nothing is set up
         """The capture starts at the present SCN. Transactions that are open now count as a whole, if they commit: the
         log is read from where the oldest of them began."""
         self._require_tables()

@@ -337,8 +337,8 @@ def _lost(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
         "error",
         name,
         f"The server gave up on it ({reason or 'wal_removed'}): changes that were not delivered are lost.",
-        f"SELECT pg_drop_replication_slot('{scene.config.slot}'); then start under a new name, "
-        "and take a new snapshot of the tables.",
+        f"SELECT pg_drop_replication_slot('{scene.config.slot}'); then tidelog offsets delete, and start again: all "
+        "tables are read anew.",
     )
 
 

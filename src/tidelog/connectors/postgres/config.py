@@ -42,7 +42,12 @@ SETTINGS = (
         choices=("filtered", "all_tables", "disabled"),
     ),
     *selecting.SETTINGS,
-    Setting("heartbeat.interval.ms", "Deliver a heartbeat this often; 0 for none.", "0", count),
+    Setting(
+        "heartbeat.interval.ms",
+        "A heartbeat in the envelope this often while nothing else comes; 0 for none. The slot moves on without it.",
+        "0",
+        count,
+    ),
     Setting("status.update.interval.ms", "How often the server hears how far we are.", "5000", count),
     Setting(
         "publish.origin",

@@ -69,9 +69,9 @@ class PostgresConnector:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def prepare(self, *, resuming: bool = False) -> int:
+    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:
         with Session(self._config) as session:
-            return self._slot.prepare(session, resuming=resuming)
+            return self._slot.prepare(session, resuming=resuming, looking=looking)
 
     def tail(
         self,

@@ -44,8 +44,8 @@ _IN_SCHEMA = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p
 
 _VIA_ROOT = "WITH (publish_via_partition_root = true)"
 _START_OVER = (
-    "To go on, start the pipeline under a new name (or delete its state folder) with a new slot, and take a new "
-    "snapshot of the tables."
+    "A pipeline goes on after `tidelog offsets delete`: with a new slot, and all tables are read anew. With "
+    "snapshot.mode: when_needed it does so by itself. A plain query needs a new name and checkpoint."
 )
 
 
@@ -55,7 +55,7 @@ class Slot:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def prepare(self, session: Session, *, resuming: bool) -> int:
+    def prepare(self, session: Session, *, resuming: bool, looking: bool = False) -> int:
         """The publication comes first: a slot can only decode what was published when it was created. Returns where
         the slot stands."""
         if session.version < 130000:
@@ -72,7 +72,9 @@ class Slot:
                 hint="Choose another slot.name, or drop the slot.",
             )
         self._require_fit(session)
-        if self._config.autocreate != "disabled":
+        if self._config.autocreate == "disabled":
+            self._require_signals(session)
+        elif not (looking and slots):
             self._publish(session, before_slot=not slots)
         if resuming:
             self.require(session, None)
@@ -86,6 +88,15 @@ class Slot:
             if names := self._config.selection.blurred_keys(table):
                 meaning, cure = survey.blurred_key(names)
                 raise ConfigError(f"The table {table.qualified} can't be captured. {meaning}", hint=cure)
+
+    def _require_signals(self, session: Session) -> None:
+        """Of a publication that others made."""
+        for table in self.unpublished(session, self._signals(session)):
+            raise ConfigError(
+                f"The table of signals {table.qualified} is not in the publication {self._config.publication}: no "
+                "signal would ever arrive.",
+                hint=f"Run: ALTER PUBLICATION {self._config.publication} ADD TABLE {quoted(table)}",
+            )
 
     def _publish(self, session: Session, *, before_slot: bool) -> None:
         exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
@@ -117,7 +128,7 @@ class Slot:
                     f"The table {table.qualified} has neither a primary key nor a replica identity: once published, "
                     "the server would refuse UPDATE and DELETE on it.",
                     hint=f"Run: ALTER TABLE {quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {quoted(table)} "
-                    "REPLICA IDENTITY FULL; or leave it out by table.exclude.list.",
+                    "REPLICA IDENTITY FULL; or leave it out of table.include.list.",
                 )
         return tables
 
@@ -198,6 +209,8 @@ class Slot:
 
     def unpublished(self, session: Session, tables: Sequence[Table]) -> list[Table]:
         """Those of which neither they nor a partition of theirs is published."""
+        if not tables:
+            return []
         sql = _UNPUBLISHED.format(in_schema=_IN_SCHEMA if session.version >= 150000 else "false")
         found = {oid for (oid,) in session.query(sql, [self._config.publication, [t.id for t in tables]])}
         return [t for t in tables if t.id in found]

@@ -159,7 +159,7 @@ def _unfit(relations: Sequence[Relation], selection: Selection) -> Iterator[Find
         if r.kind == "f":
             yield _left_out(r, "is a foreign table: its changes are in another server's log", "Capture it there.")
         elif r.persistence == "t":
-            yield _left_out(r, "is temporary: its changes are in no log", "Leave it out: table.exclude.list")
+            yield _left_out(r, "is temporary: its changes are in no log", "Leave it out of table.include.list.")
         elif r.persistence == "u":
             yield _left_out(r, "is unlogged: its changes are in no log", f"ALTER TABLE {r.quoted} SET LOGGED;")
         elif r.partition and selection.include_tables and not _with_root(r, relations, selection):

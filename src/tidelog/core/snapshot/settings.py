@@ -42,7 +42,8 @@ SETTINGS = (
     Setting("incremental.snapshot.chunk.target.ms", "How long reading a chunk should take.", "250", count),
     Setting(
         "incremental.snapshot.parallelism",
-        "Chunks read at the same time; 0: one for each core of Spark but one, which the stream keeps.",
+        "Chunks read at the same time; 0: one for each core of Spark but one, which the stream keeps; of a plain "
+        "query, one.",
         "0",
         count,
     ),
@@ -62,7 +63,11 @@ SETTINGS = (
     Setting("signal.enabled.channels", "Where signals come from, separated by commas.", "source,file,in-process"),
     Setting("signal.data.collection", "Table with signals: (id, type, data). It is captured, not delivered.", ""),
     Setting("signal.file", "File with signals, one JSON object a line.", ""),
-    Setting("notification.enabled.channels", "Where notifications go: log, file, in-process.", "log,in-process"),
+    Setting(
+        "notification.enabled.channels",
+        "Where notifications go: log, file, in-process; the last is what `tidelog run`, `--wait` and the page read.",
+        "log,in-process",
+    ),
     Setting("notification.file", "File that gets one JSON object a line.", ""),
 )
 

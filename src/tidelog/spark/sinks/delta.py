@@ -37,6 +37,7 @@ from tidelog.core.fold import (
     Run,
     answer,
     carry,
+    encode,
     fold,
     gaps,
     give_up,
@@ -250,9 +251,8 @@ class DeltaSink:
             yield folded.upserts.select(key) if folded is not None else keep.schema.empty_table()
             yield from keep.portions()
 
-        ghosts = job.target.strangers(key, known, [*key, DELETED] if soft else key)
-        if soft:
-            ghosts = ghosts.filter(pc.invert(pc.fill_null(ghosts[DELETED], False))).select(key)
+        found = job.target.strangers(key, known, DELETED if soft else None)
+        ghosts = found.take(np.unique(encode(found), return_index=True)[1])  # rows from before a new key have none
         if ghosts.num_rows:
             LOG.info("%s: %d rows are gone since the last snapshot", job.table.qualified, ghosts.num_rows)
             job.target.merge(_ending(ghosts, job.key, soft), None)

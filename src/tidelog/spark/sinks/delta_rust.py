@@ -264,21 +264,27 @@ class RustTarget:
     def read(self, columns: Sequence[str]) -> pa.Table:
         return self.scan(columns, None)
 
-    def strangers(self, key: Sequence[str], known: Known, columns: Sequence[str]) -> pa.Table:
-        names, shape = list(key), self._shape(columns)
-        kinds = self._shape(names)
+    def strangers(self, key: Sequence[str], known: Known, dead: str | None) -> pa.Table:
+        names, kinds = list(key), self._shape(key)
 
         def keys() -> Iterator[pa.Table]:
             return (portion.select(names).cast(kinds) for portion in known())
 
-        found = [shape.empty_table()]
+        found = [kinds.empty_table()]
         for stretch in stretches(keys()):
             there = pa.concat_tables([stretch.of(portion) for portion in keys()])
-            batches = self._batches(columns, stretch.sql(quote))
-            rows = (stretch.of(pa.Table.from_batches([batch]).cast(shape)) for batch in batches)
+            rows = (stretch.of(part.cast(kinds)) for part in self._alive(names, stretch.sql(quote), dead))
             for part in portions(rows, max(PORTION_ROWS, there.num_rows // 2), PORTION_BYTES):
                 found.append(part.filter(pa.array(match(part, there, names) < 0)))
         return pa.concat_tables(found)
+
+    def _alive(self, columns: Sequence[str], predicate: str | None, dead: str | None) -> Iterator[pa.Table]:
+        """Without the rows that a column marks as dead."""
+        for batch in self._batches([*columns, dead] if dead else columns, predicate):
+            part = pa.Table.from_batches([batch])
+            if dead:
+                part = part.filter(pc.invert(pc.fill_null(part[dead], False)))
+            yield part.select(list(columns))
 
     def scan(self, columns: Sequence[str] | None, predicate: str | None, where: Any = None) -> pa.Table:
         shape, parts = self._shape(columns), []

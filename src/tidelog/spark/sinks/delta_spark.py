@@ -12,7 +12,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -169,10 +169,12 @@ class SparkTarget:
     def read(self, columns: Sequence[str]) -> pa.Table:
         return self._table(self._load(), columns)
 
-    def strangers(self, key: Sequence[str], known: Known, columns: Sequence[str]) -> pa.Table:
-        names, kinds = list(key), self._shape(key)
+    def strangers(self, key: Sequence[str], known: Known, dead: str | None) -> pa.Table:
+        names, kinds, rows = list(key), self._shape(key), self._load()
+        if dead:
+            rows = rows.where(f"NOT coalesce({quote(dead)}, false)")
         with self._staged(portion.select(names).cast(kinds) for portion in known()) as staged:
-            return self._table(self._load().join(staged, names, "left_anti"), columns)
+            return self._table(rows.join(staged, names, "left_anti"), names)
 
     def tidy(self) -> None:
         version = self.version()
@@ -255,7 +257,8 @@ class SparkTarget:
             _write(portions(parts, *_GROUP), f"{root}/{name}", place)
             yield self.spark.read.parquet(f"{self.stage.rstrip('/')}/{name}")
         finally:
-            place.delete_file(f"{root}/{name}")
+            with suppress(FileNotFoundError):  # the parts may have failed before the first was written
+                place.delete_file(f"{root}/{name}")
 
     @contextmanager
     def _marked(self, mark: Mark | None) -> Iterator[None]:

@@ -24,24 +24,30 @@ _SAMPLE = 1000
 class Stretch:
     column: str = ""
     low: pa.Scalar | None = None
+    """None: nulls are part of it."""
     high: pa.Scalar | None = None
     """Not part of it."""
 
     def of(self, rows: pa.Table) -> pa.Table:
-        for edge, is_within in ((self.low, pc.greater_equal), (self.high, pc.less)):
-            if edge is not None:
-                rows = rows.filter(is_within(rows[self.column], edge))
+        if self.low is not None:
+            rows = rows.filter(pc.greater_equal(rows[self.column], self.low))
+        if self.high is not None:
+            rows = rows.filter(pc.fill_null(pc.less(rows[self.column], self.high), self.low is None))
         return rows
 
     def sql(self, quote: Callable[[str], str]) -> str | None:
         """The range as a condition, where engines agree on how to write it: it lets them skip files."""
-        edges = [(">=", self.low), ("<", self.high)]
-        terms = [f"{quote(self.column)} {sign} {e.as_py()}" for sign, e in edges if e is not None and _is_whole(e.type)]
-        return " AND ".join(terms) or None
+        name, edge = quote(self.column), self.low if self.low is not None else self.high
+        if edge is None or not _is_whole(edge.type):
+            return None
+        if self.low is None:
+            return f"({name} < {edge.as_py()} OR {name} IS NULL)"
+        above = f"{name} >= {edge.as_py()}"
+        return above if self.high is None else f"{above} AND {name} < {self.high.as_py()}"
 
 
 def stretches(keys: Iterable[pa.Table]) -> list[Stretch]:
-    """Together they hold every row that has a key: a truncation, among the changes, has none."""
+    """Together they hold every row."""
     rows = size = 0
     every, samples = max(1, ROWS // _SAMPLE), []
     for portion in keys:

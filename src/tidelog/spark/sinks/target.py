@@ -163,8 +163,8 @@ class Target(Protocol):
 
     def read(self, columns: Sequence[str]) -> pa.Table: ...
 
-    def strangers(self, key: Sequence[str], known: Known, columns: Sequence[str]) -> pa.Table:
-        """The rows with a key that is not known, without holding all keys."""
+    def strangers(self, key: Sequence[str], known: Known, dead: str | None) -> pa.Table:
+        """The keys of rows that are not known, without holding all; those that the column `dead` marks do not count."""
 
     def tidy(self) -> None:
         """Join small files and drop outdated ones, when it is time."""
@@ -185,11 +185,15 @@ def pad(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def portions(parts: Iterable[pa.Table], rows: int, size: int) -> Iterator[pa.Table]:
     """Several parts at a time, until they are so many rows or bytes."""
     gathered: list[pa.Table] = []
+    left_rows, left_bytes = rows, size
     for part in parts:
+        if gathered and not part.num_rows:
+            continue
         gathered.append(part)
-        if sum(p.num_rows for p in gathered) >= rows or sum(p.nbytes for p in gathered) >= size:
+        left_rows, left_bytes = left_rows - part.num_rows, left_bytes - part.nbytes
+        if left_rows <= 0 or left_bytes <= 0:
             yield pa.concat_tables(gathered)
-            gathered = []
+            gathered, left_rows, left_bytes = [], rows, size
     if gathered:
         yield pa.concat_tables(gathered)
 
