@@ -79,6 +79,11 @@ class Snapshots:
         of them would never change again."""
         found = self._connector.tables()
         untold = [t.qualified for t in self._connector.untold(found)]
+        if untold and len(untold) == len(found):
+            raise ConfigError(
+                f"The log tells of none of the captured tables ({', '.join(untold[:5])}{', …' if untold[5:] else ''}).",
+                hint="Publish them: tidelog check prints how.",
+            )
         if untold:
             _LOG.warning("%s: %s", ", ".join(untold), UNTOLD)
         return [t for t in found if t.qualified not in untold], untold

@@ -461,6 +461,19 @@ def test_a_table_that_others_have_not_published_waits_for_a_later_start(database
         rig.check("late")
 
 
+def test_a_publication_without_any_captured_table_is_an_error(database: Database, tmp_path: Path) -> None:
+    tables(database)
+    more = {**published_by_hand(database), "table.include.list": "public.late", "snapshot.mode": "initial"}
+    database.execute("CREATE TABLE late (id int PRIMARY KEY, v text)")
+    database.execute("INSERT INTO late VALUES (1, 'one')")
+    with rig_for(database, tmp_path, more) as rig:
+        with pytest.raises(ConfigError, match=r"tells of none of the captured tables \(public\.late\)"):
+            rig.run()
+        database.execute("ALTER PUBLICATION mine ADD TABLE late")
+        rig.run()
+        rig.check("late")
+
+
 def test_a_table_of_signals_that_is_not_published_is_told(database: Database, tmp_path: Path) -> None:
     tables(database)
     database.execute("CREATE PUBLICATION mine FOR TABLE a, b, c")
