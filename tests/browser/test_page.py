@@ -176,10 +176,12 @@ def test_the_main_path_needs_no_mouse(server: ServerProcess, meet: Meet) -> None
     assert focused(person.page, "[data-action=undo]")
     keys.press("n")
     expect(person.find("h1")).to_have_text("New connector")
+    expect(person.field("plugin")).to_be_enabled()  # once it knows which there are
     reach(person.page, "main [data-field=name]")
     keys.type("third")
     keys.press("Tab")
     keys.type("MySQL")
+    expect(person.field("plugin")).to_have_value("mysql")
     reach(person.page, "[data-action=create]")
     keys.press("Enter")
     expect(person.find("h1")).to_have_text("third")
