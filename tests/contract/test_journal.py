@@ -694,3 +694,11 @@ def damage(lab: Lab, r: random.Random) -> None:
     else:
         content[r.randrange(len(content))] ^= 1 << r.randrange(8)
     return lab.files.write(path, bytes(content))
+
+
+def test_what_a_writer_that_failed_has_written_is_gone(lab: Lab) -> None:
+    """An object store shows an object when it is closed, whole or not."""
+    with pytest.raises(ConnectionError), lab.files.create("half") as out:  # noqa: PT012
+        out.write(b"half a file")
+        raise ConnectionError
+    assert "half" not in lab.files.names("")
