@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 from tidelog.contracts import Status
 from tidelog.engine.readers import Readers
+from tidelog.errors import Refused
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 
 STATUS = "status.json"
+_SILENCE_S = 60.0
+"""A living capture says something every second."""
 
 
 class Following:
@@ -24,6 +28,8 @@ class Following:
         self._files = files
         self._readers = readers
         self._reader = reader
+        self._said: bytes | None = None
+        self._heard_s = time.monotonic()
 
     def start(self, position: int) -> None:
         self.acknowledge(position)
@@ -52,9 +58,26 @@ class Following:
         self._readers.acknowledge(self._reader, position)
 
     def status(self) -> Status:
-        """What the capture last said of itself."""
-        text = self._files.read(STATUS)
-        return Status(**json.loads(text)) if text else Status("starting")
+        """What the capture last said of itself, and how long ago, if that was long."""
+        said = self._files.read(STATUS)
+        if said != self._said:
+            self._said, self._heard_s = said, time.monotonic()
+        status = Status(**json.loads(said)) if said else Status("starting")
+        silence = self._silence()
+        return replace(status, warning=f"{silence} {status.warning}".rstrip()) if silence else status
+
+    def raise_failure(self) -> None:
+        """For who waits for an end: a capture that has fallen silent brings none."""
+        status = self.status()
+        if self._silence():
+            raise Refused(
+                f"{status.warning} It was {status.state} then.",
+                hint="Start it again: tidelog capture FILE, then repeat.",
+            )
+
+    def _silence(self) -> str:
+        silent_s = int(time.monotonic() - self._heard_s)
+        return f"The capture has said nothing for {silent_s} s." if silent_s >= _SILENCE_S else ""
 
     def settle(self, seconds: float) -> None:
         """What was acknowledged is told already."""

@@ -359,14 +359,16 @@ class Reading:
         target."""
         if self._target is None:
             return True
-        if not snapshot.idle and not self._silent:
-            return False
-        return self._served.caught_up(self._target, 0)
+        if (snapshot.idle or self._silent) and self._served.caught_up(self._target, 0):
+            return True
+        self._served.raise_failure()
+        return False
 
     def _await(self, end: int) -> None:
         deadline = time.monotonic() + _REPLAY_S
         while self._served.wait(end - 1, 0.2) < end and not self._served.passed(end):
             if time.monotonic() > deadline:
+                self._served.raise_failure()
                 raise PositionLost(
                     f"A batch that ends at {end} can't be read again: the log has come to {self.journal.end()} only.",
                     hint="Is the database reachable, and the slot the one this pipeline used before?",

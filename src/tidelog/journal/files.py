@@ -55,7 +55,10 @@ class Files:
 
     def names(self, folder: str) -> list[str]:
         selector = fs.FileSelector(self.path(folder).rstrip("/"), allow_not_found=True)
-        found = self._place[0].get_file_info(selector)
+        try:
+            found = self._place[0].get_file_info(selector)
+        except FileNotFoundError:  # Arrow looks twice, and somebody has made the folder in between
+            return []
         return sorted(f.base_name for f in found if f.type == fs.FileType.File and not f.base_name.endswith(".tmp"))
 
     def write(self, name: str, content: pa.Buffer | bytes) -> None:

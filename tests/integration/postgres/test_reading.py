@@ -13,12 +13,12 @@ from tests.integration.postgres.world import World, catch_up, decode, follow, to
 from tidelog.contracts import Status
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine import apart as apart_module
+from tidelog.engine import following, serving
 from tidelog.engine import readers as readers_module
-from tidelog.engine import serving
 from tidelog.engine.apart import run_apart
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
-from tidelog.errors import ConfigError, CorruptState, PositionLost
+from tidelog.errors import ConfigError, CorruptState, PositionLost, Refused
 from tidelog.model.offset import Offset
 
 
@@ -227,6 +227,24 @@ def test_a_query_that_is_started_again_waits_for_the_end_of_the_last_one(apart: 
         first.latest(start, None, None)
         threading.Timer(0.5, first.close).start()
         again.latest(start, None, None)
+
+
+def test_who_waits_for_the_end_hears_that_the_capture_is_gone(apart: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with capturing(apart, lambda _: None, expiry_s=600):
+        query = apart.reading()
+        offset = query.initial()
+        write(apart, 1, 2)
+        offset, _ = follow(query, offset, 6)
+    write(apart, 3, 1)
+    monkeypatch.setattr(following, "_SILENCE_S", 1.0)
+    assert query.latest(offset, None, None) == offset  # who goes on for ever waits until it is back
+    until(lambda: "The capture has said nothing for" in query.metrics()["warning"], "the warning")
+    query.drain()
+    with pytest.raises(Refused, match=r"has said nothing for \d+ s. It was stopped then. Start it again"):
+        query.latest(offset, None, None)
+    monkeypatch.setattr(following, "_SILENCE_S", 60.0)
+    with capturing(apart, lambda _: None, expiry_s=600):
+        assert len(follow(query, offset, 3)[1]) == 3
 
 
 def published(world: World) -> set[str]:
