@@ -313,6 +313,25 @@ def test_rows_that_stop_coming(database: Database, connector: PostgresConnector)
     chunk.close()
 
 
+@pytest.mark.parametrize(
+    ("state", "kind"), [("40001", TransientError), ("57014", TransientError), ("22023", ConfigError)]
+)
+def test_the_state_decides_and_not_the_words(
+    database: Database, connector: PostgresConnector, state: str, kind: type[Exception]
+) -> None:
+    """Servers speak many languages."""
+    database.execute("CREATE TABLE t (id int4 PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 100000)")
+    database.execute(
+        "CREATE FUNCTION halt(i int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN IF i > 99000 THEN "
+        f"RAISE EXCEPTION 'canceling statement? Nein.' USING ERRCODE = '{state}'; END IF; RETURN true; END $$"
+    )
+    chunk = opened(database, Scan(table_of(connector), ("id",), "halt(id)"))
+    with pytest.raises(kind, match=r"canceling statement\? Nein"):
+        list(chunk.rows())
+    chunk.close()
+
+
 def opened_table(database: Database, table: Table) -> str:
     chunk = opened(database, Scan(table, ("id",)))
     chunk.close()

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from tidelog.connectors.postgres import columns, config, walk
+from tidelog.connectors.postgres.bulk import Bulk, arrow_driver
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import REPLAYED, Bulk, arrow_driver, reader_conninfo
+from tidelog.connectors.postgres.client import REPLAYED, reader_conninfo
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier, literal
 from tidelog.contracts import FAILURES, Scan, Span, Watermark

@@ -1,26 +1,23 @@
-"""The only file that speaks to the driver: ordinary sessions, the replication stream, and bulk reads.
+"""Connections by psycopg: ordinary sessions and the replication stream. Rows in bulk come by another driver (`bulk`).
 
-Driver errors end here. They become ours by SQLSTATE: what a setting cures is a `ConfigError`, a log that is gone is
-a `PositionLost`, and everything that time may cure is a `TransientError`. No message ever carries the password,
-because none is built from the connection string.
+Driver errors end here, see `faults`. No message ever carries the password, because none is built from the connection
+string.
 """
 
 from __future__ import annotations
 
-import re
 import select
 import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any
 
-import pyarrow as pa
-
+from tidelog.connectors.postgres import faults
 from tidelog.connectors.postgres.config import Config
-from tidelog.errors import ConfigError, NotInstalled, PositionLost, TidelogError, TransientError
+from tidelog.errors import ConfigError, NotInstalled, TidelogError, TransientError
 
 try:
     import psycopg
@@ -53,36 +50,6 @@ whoever looks afterwards. Null on a primary."""
 
 VISIBLE = "SELECT pg_current_snapshot()::text"
 
-_TLS = "TLS"
-_SETTINGS_CURE = {
-    "28000": "Check database.user and database.sslmode, and pg_hba.conf on the server.",
-    "28P01": "Check database.user and database.password.",
-    "3D000": "Check database.dbname.",
-    "42501": "Grant the role what it lacks; `tidelog check` prints the SQL.",
-    "55000": "`tidelog check` says which server setting is missing.",
-    "53400": "Raise max_replication_slots, or drop a slot that nobody reads.",
-    "42704": "`tidelog check` says what is missing.",
-    _TLS: "Check database.sslmode, database.sslrootcert, and database.sslcert with its database.sslkey; "
-    "under verify-full the server's certificate must bear the name in database.hostname.",
-}
-_CONNECT_STATES = (
-    (re.compile(r"password"), "28P01"),
-    (re.compile(r"database .*does not exist"), "3D000"),
-    (re.compile(r"pg_hba\.conf|role .*does not exist"), "28000"),
-    (re.compile(r"certificate (verify|file|present)|(root|server|client) certificate|private key file"), _TLS),
-    (re.compile(r"does not support SSL|alert (unknown ca|bad certificate)|certificate authentication"), _TLS),
-)
-"""What a connection that fails tells in words alone: the driver gives no SQLSTATE then, and TLS has none."""
-_TIME_CURES = ("08", "40", "53", "55", "57", "58")
-"""Classes of SQLSTATE: connection, conflict of transactions, resources, state, intervention, system."""
-_SERVER_SAYS = "PGRES_FATAL_ERROR"
-_REFUSED = "XX000"
-_PASSES = re.compile(
-    r"terminating connection|canceling statement|conflict with recovery|deadlock|could not serialize|out of memory"
-    r"|No space left|could not (open|read|write|extend|fsync|access)|shutting down|starting up|lock timeout"
-)
-"""What the server may say in the middle of rows that time cures; the driver hands no SQLSTATE on then."""
-_SLOT_BUSY = "55006"
 _STRETCH = b"SELECT repeat(' ', 1048576)"
 _PAUSE_S = 0.001
 
@@ -255,91 +222,9 @@ class Stream:
         self._connection.close()
 
 
-class Bulk:
-    """A connection of the Arrow driver: answers to small questions, and rows in bulk as Arrow.
-
-    Statements commit by themselves; a transaction begins and ends by statements. It asks as `Session` does, so that
-    the catalog can be read in the very transaction that reads rows.
-    """
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._driver = arrow_driver()
-        with self._translated():
-            self._connection = self._driver.connect(reader_conninfo(config), autocommit=True)
-        self._open: Any = None
-
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        texts = tuple(Literal(value).as_string(None) for value in parameters)
-        with self._translated(), self._connection.cursor() as cursor:
-            cursor.execute(sql % texts if texts else sql)
-            found = cursor.fetch_arrow_table() if cursor.description else pa.table({})
-        columns = [_plain(found.field(i), found.column(i)) for i in range(found.num_columns)]
-        return list(zip(*columns, strict=True))
-
-    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """At least one, also of no rows."""
-        with self._translated(), self._connection.cursor() as cursor:
-            self._open = cursor
-            cursor.execute(sql)
-            found = cursor.fetch_record_batch()
-            empty = pa.RecordBatch.from_pylist([], schema=found.schema)
-            yield next(found, empty)
-            yield from found
-
-    def close(self) -> None:
-        """Also while rows are still coming."""
-        with self._translated():
-            if self._open is not None:
-                self._open.close()
-            self._connection.close()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except self._driver.Error as exc:
-            raise _arrow_error(self._config, exc.sqlstate or "", str(exc)) from exc
-        except (pa.ArrowException, OSError) as exc:  # from the middle of the rows: in words alone
-            raise _arrow_error(self._config, "", str(exc)) from exc
-
-
-def _plain(field: pa.Field, column: pa.ChunkedArray) -> list[Any]:
-    """Values as the other driver gives them: this one reads an oid as a signed number, and the empty "char" as NUL."""
-    match (field.metadata or {}).get(b"POSTGRESQL:type"):
-        case b"oid":
-            return [None if value is None else value % 2**32 for value in column.to_pylist()]
-        case b"char":
-            return [None if value is None else value.strip("\0") for value in column.to_pylist()]
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def arrow_driver() -> ModuleType:
-    """Loaded where chunks are read and nowhere else: it is large."""
-    try:
-        from adbc_driver_postgresql import dbapi
-    except ImportError as exc:
-        raise NotInstalled(
-            "Reading tables needs the driver adbc-driver-postgresql.", hint="Run: pip install 'tidelog[postgres]'"
-        ) from exc
-    driver: ModuleType = dbapi
-    return driver
-
-
-def _arrow_error(config: Config, state: str, text: str) -> TidelogError:
-    told = re.search(r"(?:ERROR|FATAL):\s+(.*)", text)
-    reason = told[1].strip() if told else _reason(text)
-    state = state.strip("\0") or _connect_state(reason)
-    if not state and _SERVER_SAYS in text and not _PASSES.search(reason):
-        state = _REFUSED
-    if state and state not in _SETTINGS_CURE and state[:2] not in _TIME_CURES:
-        return ConfigError(f"PostgreSQL refused a statement: {reason}.")
-    return _classify(config, state, reason.rstrip("."))
-
-
-def _connect_state(text: str) -> str:
-    return next((state for words, state in _CONNECT_STATES if words.search(text)), "")
+def written(value: object) -> str:
+    """A value as a statement holds it."""
+    return Literal(value).as_string(None)
 
 
 def as_reader(config: Config) -> Config:
@@ -385,21 +270,7 @@ def _conninfo(config: Config, application: str, *, settings: str = _RENDERING, *
 def _stream_error(config: Config, result: Any) -> TidelogError:
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
-    return _classify(config, state, text)
-
-
-def _classify(config: Config, state: str, text: str) -> TidelogError:
-    if state == _SLOT_BUSY:
-        return TransientError(f"Slot {config.slot} is in use by another reader: {text}.")
-    if "can no longer" in text or "invalidated" in text or ("slot" in text and "does not exist" in text):
-        return PositionLost(
-            f"The replication slot {config.slot} is gone or was invalidated by the server: {text}.",
-            hint="Changes since the last delivered position are lost. Start with a new name (or delete the state "
-            "folder of this pipeline) to create a new slot, and take a new snapshot of the tables.",
-        )
-    if state in _SETTINGS_CURE:
-        return ConfigError(f"PostgreSQL at {config.host}:{config.port} says: {text}.", hint=_SETTINGS_CURE[state])
-    return TransientError(f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}.")
+    return faults.of(config, state, text)
 
 
 @contextmanager
@@ -408,21 +279,12 @@ def translated(config: Config) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as exc:
-        text = exc.diag.message_primary or _reason(str(exc))
-        state = exc.sqlstate or _connect_state(text)
-        if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in _SETTINGS_CURE:
+        text = exc.diag.message_primary or faults.reason_of(str(exc))
+        state = exc.sqlstate or faults.connect_state(text)
+        if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in faults.SETTINGS_CURE:
             raise ConfigError(
                 f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes."
             ) from exc
-        raise _classify(config, state, text.rstrip(".")) from exc
+        raise faults.of(config, state, text.rstrip(".")) from exc
     except OSError as exc:
         raise TransientError(f"The connection to {config.host}:{config.port} broke ({exc.strerror}).") from exc
-
-
-def _reason(text: str) -> str:
-    """The reason in what libpq says of a failed connection; the address before it is ours to tell. Of several
-    addresses, the one that a setting cures says more than those where nobody listens."""
-    first = text.strip().splitlines()[0] if text.strip() else "connection lost"
-    told = [line for line in text.splitlines() if "failed: " in line]
-    chosen = next((line for line in told if _connect_state(line.rpartition("failed: ")[2])), first)
-    return chosen.rpartition("failed: ")[2].removeprefix("FATAL:").strip()

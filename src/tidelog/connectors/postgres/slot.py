@@ -8,6 +8,7 @@ from tidelog.connectors.postgres import check, survey
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import Session, lsn_text
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.faults import START_OVER
 from tidelog.connectors.postgres.names import quoted
 from tidelog.contracts import Lag
 from tidelog.core.settings import nearest
@@ -43,10 +44,6 @@ HAVING NOT bool_or(p.puballtables
 _IN_SCHEMA = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"
 
 _VIA_ROOT = "WITH (publish_via_partition_root = true)"
-_START_OVER = (
-    "A pipeline goes on after `tidelog offsets delete`: with a new slot, and all tables are read anew. With "
-    "snapshot.mode: when_needed it does so by itself. A plain query needs a new name and checkpoint."
-)
 
 
 class Slot:
@@ -183,27 +180,27 @@ class Slot:
         if not found:
             raise PositionLost(
                 f"The replication slot {self._config.slot} does not exist any more: changes {after} are lost.",
-                hint=_START_OVER,
+                hint=START_OVER,
             )
         confirmed, state = found[0][0], found[0][1]
         if state == "lost":
             raise PositionLost(
                 f"The server removed log that the slot {self._config.slot} still needed (max_slot_wal_keep_size, or "
                 f"idle_replication_slot_timeout): changes {after} are lost.",
-                hint=_START_OVER,
+                hint=START_OVER,
             )
         if start is not None and confirmed > start:
             raise PositionLost(
                 f"The slot {self._config.slot} stands at {lsn_text(int(confirmed))}, past the wanted "
                 f"{lsn_text(start)}: the changes between them can't be read again.",
-                hint="Did another reader use this slot? Give each pipeline its own slot.name. " + _START_OVER,
+                hint="Did another reader use this slot? Give each pipeline its own slot.name. " + START_OVER,
             )
         return int(confirmed)
 
     def lag(self, session: Session) -> Lag:
         found = session.query(_SLOT, [self._config.slot])
         if not found:
-            raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=_START_OVER)
+            raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=START_OVER)
         _, _, safe, _, pending, kept = found[0]
         return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
 
