@@ -21,8 +21,9 @@ from tests.simulation.world import Told, World, Wrong, events_of, schema_of
 from tidelog.contracts import Watermark
 from tidelog.core.fold import STAMPS, Folded, Run, fold
 from tidelog.core.snapshot import requests, watermark
-from tidelog.core.snapshot.plan import Bounds, Now, advance
+from tidelog.core.snapshot.plan import advance
 from tidelog.core.snapshot.state import BLOCKING, INCREMENTAL, INITIAL, Emission, News, Snapshot
+from tidelog.core.snapshot.world import Bounds, Now
 
 _STATE_MAX = 8_000
 _BATCHES_MAX = 120

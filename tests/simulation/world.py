@@ -19,10 +19,10 @@ from tidelog.contracts import Key as TextKey
 from tidelog.contracts import Scan, Watermark
 from tidelog.core.fold import META, Run
 from tidelog.core.snapshot import watermark as watermarks
-from tidelog.core.snapshot.plan import Manifest
 from tidelog.core.snapshot.state import Chunk, Entry
 from tidelog.core.snapshot.watermark import Replayed
 from tidelog.core.snapshot.window import reconcile, stamp, uncovered
+from tidelog.core.snapshot.world import Manifest
 from tidelog.model.schema import Table
 
 FAULTS = {

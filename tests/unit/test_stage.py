@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidelog.core.snapshot.plan import Manifest
+from tidelog.core.snapshot.world import Manifest
 from tidelog.engine.stage import Note, Stage
 from tidelog.journal.files import Files
 from tidelog.spark import arrow_files

@@ -17,8 +17,8 @@ from typing import Any
 
 from tidelog.contracts import Connector, Slice, Status
 from tidelog.core.snapshot import watermark
-from tidelog.core.snapshot.plan import Now
 from tidelog.core.snapshot.state import Emission, Heard, Snapshot
+from tidelog.core.snapshot.world import Now
 from tidelog.engine.capture import Capture
 from tidelog.engine.definition import Definition
 from tidelog.engine.following import Following

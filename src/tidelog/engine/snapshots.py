@@ -19,9 +19,9 @@ from tidelog.core import signals
 from tidelog.core.signals import Execute, Log, Malformed, Pause, Resume, Signal, Stop, WindowClose, WindowOpen
 from tidelog.core.snapshot import document, java_keys, plan, requests
 from tidelog.core.snapshot.document import Asked
-from tidelog.core.snapshot.plan import Bounds, Manifest, Now
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
+from tidelog.core.snapshot.world import Bounds, Manifest, Now
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.signals import Channels

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tidelog.contracts import Watermark
 from tidelog.core.snapshot import watermark
-from tidelog.core.snapshot.plan import Manifest
+from tidelog.core.snapshot.world import Manifest
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 

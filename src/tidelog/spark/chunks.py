@@ -20,7 +20,7 @@ from tidelog import connectors
 from tidelog.contracts import FAILURES, ChunkReader, Decoded, Decoder, Key, OpenChunk, Scan, Slice, Span
 from tidelog.core.fold import META, Run
 from tidelog.core.snapshot import watermark, window
-from tidelog.core.snapshot.plan import Manifest
+from tidelog.core.snapshot.world import Manifest
 from tidelog.engine.stage import Note, Stage
 from tidelog.errors import ConfigError, TransientError
 from tidelog.journal import segment

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.connectors.postgres import faults
+from tidelog.connectors.postgres import sqlstate
 from tidelog.connectors.postgres.client import reader_conninfo, written
 from tidelog.connectors.postgres.config import Config
 from tidelog.errors import NotInstalled
@@ -60,9 +60,9 @@ class Bulk:
         try:
             yield
         except self._driver.Error as exc:
-            raise faults.in_bulk(self._config, exc.sqlstate or "", str(exc)) from exc
+            raise sqlstate.in_bulk(self._config, exc.sqlstate or "", str(exc)) from exc
         except (pa.ArrowException, OSError) as exc:
-            raise faults.in_bulk(self._config, "", str(exc)) from exc
+            raise sqlstate.in_bulk(self._config, "", str(exc)) from exc
 
 
 def _reader(cursor: Any) -> Any:

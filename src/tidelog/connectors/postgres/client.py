@@ -1,6 +1,6 @@
 """Connections by psycopg: ordinary sessions and the replication stream. Rows in bulk come by another driver (`bulk`).
 
-Driver errors end here, see `faults`. No message ever carries the password, because none is built from the connection
+Driver errors end here, see `sqlstate`. No message ever carries the password, because none is built from the connection
 string.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from tidelog.connectors.postgres import faults
+from tidelog.connectors.postgres import sqlstate
 from tidelog.connectors.postgres.config import Config
 from tidelog.errors import ConfigError, NotInstalled, TidelogError, TransientError
 
@@ -270,7 +270,7 @@ def _conninfo(config: Config, application: str, *, settings: str = _RENDERING, *
 def _stream_error(config: Config, result: Any) -> TidelogError:
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
-    return faults.of(config, state, text)
+    return sqlstate.error(config, state, text)
 
 
 @contextmanager
@@ -279,12 +279,12 @@ def translated(config: Config) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as exc:
-        text = exc.diag.message_primary or faults.reason_of(str(exc))
-        state = exc.sqlstate or faults.connect_state(text)
-        if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in faults.SETTINGS_CURE:
+        text = exc.diag.message_primary or sqlstate.reason_of(str(exc))
+        state = exc.sqlstate or sqlstate.connect_state(text)
+        if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in sqlstate.SETTINGS_CURE:
             raise ConfigError(
                 f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes."
             ) from exc
-        raise faults.of(config, state, text.rstrip(".")) from exc
+        raise sqlstate.error(config, state, text.rstrip(".")) from exc
     except OSError as exc:
         raise TransientError(f"The connection to {config.host}:{config.port} broke ({exc.strerror}).") from exc

@@ -8,8 +8,8 @@ from tidelog.connectors.postgres import check, survey
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import Session, lsn_text
 from tidelog.connectors.postgres.config import Config
-from tidelog.connectors.postgres.faults import START_OVER
 from tidelog.connectors.postgres.names import quoted
+from tidelog.connectors.postgres.sqlstate import START_OVER
 from tidelog.contracts import Lag
 from tidelog.core.settings import nearest
 from tidelog.errors import ConfigError, PositionLost

@@ -14,93 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 from tidelog.contracts import Key, Scan
+from tidelog.core.snapshot import sizes
 from tidelog.core.snapshot.state import BLOCKING, INITIAL, Chunk, Emission, Entry, News, Snapshot
+from tidelog.core.snapshot.world import Bounds, Manifest, Now, World
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
-
-_SIZE_FIRST, _SIZE_MIN, _SIZE_MAX = 20_000, 2_000, 500_000
-_BYTES_MAX = 64 << 20
-_GROWTH_MAX, _SHRINK_MAX = 4, 2
-"""One reading may change the size of the next by these factors at most: the first ones are slow."""
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What an attempt to read a chunk left behind."""
-
-    attempt: str
-    rows: int = 0
-    bytes: int = 0
-    ms: int = 0
-    passed: int = 0
-    shape: str = ""
-    refused: str = ""
-    """Why it cannot be read at all, however often one tries."""
-    failed: str = ""
-    """What went wrong this time."""
-
-
-class World(Protocol):
-    """The database and the stage, as they are now."""
-
-    def present(self, entry: Entry, *, again: bool = False) -> Table | None:
-        """The entry's table: by its number once the entry is open, by its name before; None when there is none.
-        `again`: whatever was found a moment ago."""
-
-    def walked(self, table: Table, surrogate: str) -> tuple[str, ...]: ...
-
-    def maximum(self, scan: Scan) -> Key | None: ...
-
-    def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]: ...
-
-    def estimate(self, scan: Scan) -> int: ...
-
-    def settled(self, xid: int) -> bool: ...
-
-    def log_end(self) -> int: ...
-
-    def export(self, scan: Scan) -> str: ...
-
-    def exported(self, name: str) -> bool: ...
-
-    def logged(self, oid: int) -> str:
-        """The shape of a table as the log has last told it; empty when it has not."""
-
-    def manifest(self, name: str) -> Manifest | None:
-        """One attempt that read this chunk, if there is one."""
-
-    def rests(self) -> bool:
-        """Whether a reading has failed just now: the next one waits a moment."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    parallelism: int = 1
-    rows: int = 0
-    """Rows per chunk; 0: what can be read in `target_ms`."""
-    target_ms: int = 250
-
-
-@dataclass(frozen=True)
-class Now:
-    reached: int
-    """The log is known up to here, and the batch delivers all of it."""
-    floor: int
-    """Every transaction before it is visible to whoever begins to read from now on."""
-    rows: int | None = None
-    """How many rows the batch may still take."""
-    full: bool = False
-    """The journal has no room left: nothing may hold it back."""
-    batch_ms: int = 0
-    """How long the last batch took, with all that the sink did; 0 when it is not known."""
-    least_ms: int = 0
-    """How long the quickest took: its own cost, whatever it carries."""
-    windowed: bool = False
-    """The log itself tells when a chunk is passed: windows are written to the source."""
 
 
 def advance(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapshot:
@@ -192,32 +113,16 @@ def _stage(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsh
 
 
 def _failed(entry: Entry, chunk: Chunk) -> Entry:
-    """Once more from there, by smaller chunks: what takes too long for the server's patience is read in parts."""
-    smaller = max(_SIZE_MIN, (entry.size or _SIZE_FIRST) // _SHRINK_MAX)
-    return replace(entry, chunks=entry.chunks[: entry.chunks.index(chunk)], next=entry.next + 1, size=smaller)
+    """Once more from there, by smaller chunks."""
+    before = entry.chunks[: entry.chunks.index(chunk)]
+    return replace(entry, chunks=before, next=entry.next + 1, size=sizes.smaller(entry.size))
 
 
 def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bounds) -> Entry:
     passed = 0 if now.windowed else found.passed
     done = replace(chunk, attempt=found.attempt, passed=passed, rows=found.rows, shape=found.shape)
     chunks = tuple(done if c is chunk else c for c in entry.chunks)
-    return replace(entry, chunks=chunks, size=_size(entry.size, found, now, bounds))
-
-
-def _size(size: int, found: Manifest, now: Now, bounds: Bounds) -> int:
-    """As many rows as are read in the wanted time, and no more than memory likes. Fewer, down to a quarter, where the
-    batch as a whole takes longer than twice that time: changes wait for it. But its own cost neither grows nor shrinks
-    along: where the batch is slow anyway, nobody notices a chunk that takes a quarter of it."""
-    if bounds.rows or found.rows < _SIZE_MIN // 2:
-        return size
-    read = found.rows * bounds.target_ms // max(1, found.ms)
-    own = min(now.least_ms, bounds.target_ms)
-    whole = found.rows * (2 * bounds.target_ms - own) // max(1, now.batch_ms - own) if now.batch_ms else read
-    unnoticed = found.rows * max(bounds.target_ms, now.batch_ms // 4) // max(1, found.ms)
-    room = _BYTES_MAX * found.rows // max(1, found.bytes)
-    last = size or _SIZE_FIRST
-    wanted = max(min(read, whole), unnoticed // 4, last // _SHRINK_MAX)
-    return max(_SIZE_MIN, min(wanted, room, _SIZE_MAX, last * _GROWTH_MAX))
+    return replace(entry, chunks=chunks, size=sizes.after(entry.size, found, now, bounds))
 
 
 def _emit(snapshot: Snapshot, now: Now) -> Snapshot:
@@ -291,7 +196,7 @@ def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsho
         if opened is None or table is None:
             continue
         try:
-            planned = _longer(opened, table, world, now, bounds.rows or opened.size or _SIZE_FIRST, room)
+            planned = _longer(opened, table, world, now, sizes.wanted(opened.size, bounds), room)
         except ConfigError as exc:  # a condition may fail at any row
             snapshot = _refuse(snapshot, opened, world, exc.message)
             continue

@@ -41,7 +41,7 @@ _TIME_CURES = ("08", "40", "53", "55", "57", "58")
 _SLOT_BUSY = "55006"
 
 
-def of(config: Config, state: str, text: str) -> TidelogError:
+def error(config: Config, state: str, text: str) -> TidelogError:
     """`state` may be empty."""
     if state == _SLOT_BUSY:
         return TransientError(f"Slot {config.slot} is in use by another reader: {text}.")
@@ -61,7 +61,7 @@ def in_bulk(config: Config, state: str, text: str) -> TidelogError:
     state = state.strip("\0") or connect_state(reason)
     if state and state not in SETTINGS_CURE and state[:2] not in _TIME_CURES:
         return ConfigError(f"PostgreSQL refused a statement: {reason}.")
-    return of(config, state, reason.rstrip("."))
+    return error(config, state, reason.rstrip("."))
 
 
 def connect_state(text: str) -> str:
