@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidelog.connectors.oracle.config import SETTINGS as ORACLE
+from tidelog.connectors.oracle.settings import SETTINGS as ORACLE
 from tidelog.connectors.postgres.config import SETTINGS as POSTGRES
 from tidelog.core.settings import Setting
 from tidelog.engine.definition import JOURNAL, STREAM

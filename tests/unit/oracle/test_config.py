@@ -5,13 +5,14 @@ import pytest
 from tests.unit.oracle.conftest import OPTIONS, settings
 from tidelog.connectors.oracle import config
 from tidelog.connectors.oracle.config import Accounts, Pauses
+from tidelog.connectors.oracle.settings import SETTINGS
 from tidelog.errors import ConfigError
 
 
 def test_a_password_is_never_shown() -> None:
     found = settings(snapshot_database_password="another-secret")
     assert "secret" not in repr(found)
-    assert [s.name for s in config.SETTINGS if s.secret] == ["database.password", "snapshot.database.password"]
+    assert [s.name for s in SETTINGS if s.secret] == ["database.password", "snapshot.database.password"]
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
@@ -20,7 +21,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
 
 
 def test_a_name_is_declared_once() -> None:
-    names = [s.name for s in config.SETTINGS]
+    names = [s.name for s in SETTINGS]
     assert len(names) == len(set(names))
 
 

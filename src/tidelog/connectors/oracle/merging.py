@@ -20,10 +20,9 @@ What we decide, where the log is not clear:
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -31,180 +30,23 @@ import pyarrow as pa
 
 from tidelog.connectors.oracle import draft, payload, queries
 from tidelog.connectors.oracle.dispatch import UNDO
-from tidelog.connectors.oracle.redo import charsets, dml, fragments, lobs, rowid
-from tidelog.connectors.oracle.redo.dml import wrong
-from tidelog.connectors.oracle.redo.fragments import Begun, Piece
-from tidelog.connectors.oracle.redo.literals import hex_digits, is_empty
-from tidelog.connectors.oracle.redo.values import UNAVAILABLE, Change, Sql, Value, is_large
+from tidelog.connectors.oracle.held import NO_ROW, Entry, Key, Queue, Target, Written
+from tidelog.connectors.oracle.redo import dml, fragments
+from tidelog.connectors.oracle.redo.fragments import Begun
+from tidelog.connectors.oracle.redo.values import UNAVAILABLE, Value, is_large
 from tidelog.contracts import Block
 from tidelog.errors import UnsupportedChange
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
-_LOG = logging.getLogger("tidelog.oracle")
 _HELD_BYTES_MAX = 32 << 20
 _CUT = re.compile(r"dbms_lob\.(trim|erase)\s*\(\s*\w+\s*,\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _TAKES_BACK = {queries.DELETE: Op.CREATE, queries.INSERT: Op.DELETE, queries.UPDATE: Op.UPDATE}
-_NO_ROW = rowid.NONE.encode()
-_UTF16 = "utf-16-le"
-_EMPTY = {False: "EMPTY_CLOB()", True: "EMPTY_BLOB()"}
 _BEGINS = {
     queries.SELECT_LOB_LOCATOR: fragments.locator,
     queries.XML_BEGIN: fragments.xml_begin,
     queries.LONG_BEGIN: fragments.string_begin,
 }
-
-Row = dict[str, Value]
-Key = tuple[Value, ...]
-
-
-@dataclass
-class Written:
-    """A value that is written in pieces."""
-
-    initial: Value
-    pieces: list[Piece] = field(default_factory=list)
-    document: list[str | bytes] = field(default_factory=list)
-    """Of XML: it may be cut inside a character."""
-    binary: bool = False
-    unknown: bool = False
-    was_cut: bool = False
-
-    def value(self, charset: str) -> Value:
-        if self.unknown:
-            return UNAVAILABLE
-        if self.document:
-            raw = b"".join(part for part in self.document if isinstance(part, bytes))
-            return charsets.decode(raw, charset) + "".join(part for part in self.document if isinstance(part, str))
-        return lobs.written(self.initial, self.pieces)
-
-    @property
-    def is_fresh(self) -> bool:
-        return not (self.pieces or self.document or self.unknown or self.was_cut)
-
-    @property
-    def is_blank(self) -> bool:
-        """Cut, and nothing was written since."""
-        return self.was_cut and not self.pieces
-
-    def cut(self, what: str, amount: int, offset: int, charset: str) -> None:
-        """Trim to `amount`, or erase so much from `offset` on."""
-        now = self.value(charset)
-        if what == "trim" and not amount:
-            now, self.unknown = Sql(_EMPTY[self.binary]), False
-        elif what == "trim" and now is UNAVAILABLE and not self.unknown:
-            now = lobs.beginning(self.pieces, amount)
-        if not isinstance(now, str):
-            self.unknown = True
-            return
-        empty = isinstance(now, Sql) and is_empty(now)
-        self.initial, self.pieces, self.was_cut = now if empty else _cut(now, what, amount, offset), [], True
-
-
-@dataclass(eq=False)
-class Entry:
-    """A change on its way: where it stands, and what is known of it. One without images passes as it came."""
-
-    table: Table
-    ordinal: int
-    xid: int
-    scn: int
-    op: Op
-    raw: bytes
-    prefix: int
-    """So much of `raw` comes before the redo SQL."""
-    before: Row | None = None
-    after: Row | None = None
-    values: dict[str, Written] = field(default_factory=dict)
-    rowids: set[bytes] = field(default_factory=set)
-    joined: bool = False
-    """Told by more than one row."""
-    derived: bool = False
-    """There was no INSERT or UPDATE: a value was begun, and that was all."""
-    lost: bool = False
-
-    @property
-    def sql(self) -> str:
-        try:
-            return self.raw[self.prefix :].decode()
-        except UnicodeDecodeError:
-            raise wrong("it is no valid UTF-8") from None
-
-    def image(self, charset: str) -> Change:
-        told = {name: written.value(charset) for name, written in self.values.items() if not written.is_fresh}
-        return Change(self.op, self.before, {**(self.after or {}), **told})
-
-    def shown(self, charset: str) -> bytes | None:
-        """The payload; None if nothing has changed."""
-        if not self.joined:
-            return self.raw
-        change = self.image(charset)
-        spoilt = [name for name, w in self.values.items() if not w.is_fresh and w.value(charset) is UNAVAILABLE]
-        for name in spoilt:
-            _report(self, f"{name} was changed in place, and its value is not known: it is told as unavailable.")
-        if self.derived and change.before == change.after and not spoilt:
-            return None
-        return payload.MERGED.to_bytes(2, "little") + self.raw[2 : self.prefix] + payload.merged(change).encode()
-
-
-def _report(entry: Entry, what: str) -> None:
-    _LOG.warning("At SCN %d, in %s: %s", entry.scn, entry.table.qualified, what)
-
-
-@dataclass
-class Target:
-    """The value that is being written."""
-
-    entry: Entry
-    begun: Begun
-    row_id: bytes
-    again: Entry | None = None
-    """The row that began it once more, in the same change."""
-
-    @property
-    def value(self) -> Written:
-        return self.entry.values[self.begun.column]
-
-
-@dataclass
-class Queue:
-    """The changes of one table, in the order of the log."""
-
-    entries: list[Entry] = field(default_factory=list)
-    by_key: dict[Key, Entry] = field(default_factory=dict)
-    by_rowid: dict[bytes, list[Entry]] = field(default_factory=dict)
-    target: Target | None = None
-
-    def add(self, entry: Entry, key: Key | None, row_id: bytes) -> None:
-        self.entries.append(entry)
-        self.join(entry, row_id)
-        if key is not None:
-            self.by_key[key] = entry
-
-    def join(self, entry: Entry, row_id: bytes) -> None:
-        if row_id not in entry.rowids:
-            entry.rowids.add(row_id)
-            self.by_rowid.setdefault(row_id, []).append(entry)
-
-    def find(self, key: Key) -> Entry | None:
-        found = self.by_key.get(key)
-        return None if found is None or found.lost else found
-
-    def unplaced(self) -> Entry | None:
-        """The newest new row for which the log has told no row id; those that are passed over never will be one."""
-        nameless = self.by_rowid.get(_NO_ROW, [])
-        while nameless:
-            entry = nameless.pop()
-            if entry.op is Op.CREATE and not entry.lost and entry.rowids == {_NO_ROW}:
-                return entry
-        return None
-
-    def release(self) -> list[Entry]:
-        """All before the value that is being written. What comes later for their rows is a change of its own."""
-        last = self.entries.index(self.target.entry) if self.target is not None else len(self.entries)
-        done, self.entries = self.entries[:last], self.entries[last:]
-        self.by_key, self.by_rowid = {}, {}
-        return done
 
 
 class RowMerging:
@@ -252,13 +94,13 @@ class RowMerging:
     def _write(self, queue: Queue, entry: Entry, code: int) -> None:
         target = queue.target
         if target is None:
-            _report(entry, "a piece of a large value came without its beginning, and is left out.")
+            entry.report("a piece of a large value came without its beginning, and is left out.")
             return
         try:
             self._write_into(queue, target, entry, code)
         except UnsupportedChange as unsupported:
             target.value.unknown = True
-            _report(entry, unsupported.message)
+            entry.report(unsupported.message)
 
     def _write_into(self, queue: Queue, target: Target, entry: Entry, code: int) -> None:
         match code:
@@ -322,7 +164,7 @@ def _rows(block: Block, table: Table) -> Iterator[tuple[Entry, int, int, bytes]]
     for row, sql, (code, flags, row_id) in zip(zip(*columns, strict=True), found.sql.to_pylist(), heads, strict=True):
         ordinal, xid, scn, op, raw = row
         entry = Entry(table, ordinal, xid, scn, Op(chr(op)), raw, len(raw) - len(sql))
-        yield entry, code, flags, row_id or _NO_ROW
+        yield entry, code, flags, row_id or NO_ROW
 
 
 def _block(table: Table, told: Sequence[tuple[Entry, bytes]]) -> Block:
@@ -368,7 +210,7 @@ def _change(queue: Queue, entry: Entry, row_id: bytes) -> None:
 
 def _is_split(known: Entry, row_id: bytes, before: Mapping[str, Value], after: Mapping[str, Value]) -> bool:
     """Whether Oracle has made two statements of one change."""
-    if known.lost or known.after is None or not (row_id == _NO_ROW or known.rowids == {_NO_ROW}):
+    if known.lost or known.after is None or not (row_id == NO_ROW or known.rowids == {NO_ROW}):
         return False
     return all(is_large(known.table.column(name)) for name, value in after.items() if before[name] != value)
 
@@ -404,7 +246,7 @@ def _undo(queue: Queue, code: int, row_id: bytes) -> None:
     """Take back the newest change of the row that this kind of undo can take back."""
     wanted = _TAKES_BACK.get(code)
     queue.target = None
-    if wanted is None or row_id == _NO_ROW:
+    if wanted is None or row_id == NO_ROW:
         return
     for entry in reversed(queue.by_rowid.get(row_id, [])):
         if entry.lost:
@@ -418,21 +260,3 @@ def _undo(queue: Queue, code: int, row_id: bytes) -> None:
     unplaced = queue.unplaced() if wanted is Op.CREATE else None
     if unplaced is not None:
         unplaced.lost = True
-
-
-def _cut(value: str, what: str, amount: int, offset: int) -> Value:
-    """A text or `HEXTORAW('…')`, trimmed to `amount`, or with so much of it blank from `offset` on."""
-    digits = hex_digits(value) if isinstance(value, Sql) else None
-    unit, blank = (1, b"\0") if digits is not None else (2, b" \0")
-    content = bytes.fromhex(digits) if digits is not None else _text(value)
-    if what == "trim":
-        content = content[: amount * unit]
-    else:
-        size = max(0, min(amount, len(content) // unit - offset))
-        content = content[: offset * unit] + blank * size + content[(offset + size) * unit :]
-    return Sql(f"HEXTORAW('{content.hex()}')") if digits is not None else content.decode(_UTF16, "replace")
-
-
-def _text(value: str) -> bytes:
-    text = fragments.plain(value)
-    return b"" if isinstance(value, Sql) and is_empty(value) else str(text).encode(_UTF16, "surrogatepass")
