@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 SOON_MS = 60_000
 """A limit for what should be there at once, on a machine that may be busy."""
+expect.set_options(timeout=SOON_MS)
 
 
 class Person:
