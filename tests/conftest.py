@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.proxy import Proxy
 from tests.servers import S3, Database, NoServer, Postgres, install
@@ -16,6 +17,10 @@ from tests.spark_session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# How long an example takes says more about the machine than about us.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
 _SLOW = ("spark", "browser", "conformance", "server", "docs")
