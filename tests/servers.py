@@ -17,9 +17,10 @@ from pathlib import Path
 
 from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port
 
-__all__ = ["S3", "Database", "NoServer", "Postgres", "free_port", "install"]
+__all__ = ["S3", "Database", "NoServer", "Postgres", "await_readers", "drop_slots", "free_port", "install"]
 
 S3_START_SECONDS_MAX = 60.0
+FAREWELL_SECONDS_MAX = 120.0
 
 
 def install(version: int) -> None:
@@ -37,6 +38,22 @@ def install(version: int) -> None:
             raise NoServer(f"PostgreSQL {version} comes from Debian, and there is no apt-get here") from missing
         if done.returncode:
             raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+
+
+def await_readers(database: Database) -> None:
+    """Until nobody reads its slots: the server notices a moment later that a reader has gone."""
+    read = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database() AND active"
+    deadline = time.monotonic() + FAREWELL_SECONDS_MAX
+    while found := database.execute(read):
+        assert time.monotonic() < deadline, f"{found} are still read"
+        time.sleep(0.02)
+
+
+def drop_slots(database: Database) -> None:
+    """Those of this database, once nobody reads them any more."""
+    await_readers(database)
+    mine = "FROM pg_replication_slots WHERE database = current_database()"
+    assert database.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}"), "there was none"
 
 
 @dataclass

@@ -205,7 +205,7 @@ def test_the_thread_goes_with_its_buffer_and_holds_up_no_exit(tmp_path: Path) ->
     rig.journal.close()
     del rig
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while mine.is_alive() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not mine.is_alive()

@@ -23,7 +23,7 @@ from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 TABLE = Table(1, "public", "t", (Column("id", "int4"),), ("id",))
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 Turn = Portion | Mixed | Callable[[], None]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.integration.postgres.world import World, catch_up, changes, decode, follow, poll_until, told
+from tests.servers import await_readers
 from tidelog.contracts import Portion, Slice
 from tidelog.engine.reading import Plan
 from tidelog.errors import ConfigError
@@ -299,6 +300,7 @@ def test_reading_on_after_a_message_that_touches_a_commit(world: World) -> None:
     tail = connector.tail(start, [], 1 << 20)
     portions = poll_until(tail, lambda found: sum(p.transactions.num_rows for p in found) == 2, "both")
     tail.close()
+    await_readers(database)
     message, insert = [t for p in portions for t in p.transactions.to_pylist()]
     assert message["position"] < message["end"] <= insert["position"]
     again = connector.tail(message["end"], [], 1 << 20)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.postgres.world import Event, World, catch_up, changes, decode, follow, told, until
 from tests.proxy import Proxy
-from tests.servers import Database, Postgres
+from tests.servers import Database, Postgres, await_readers, drop_slots
 from tidelog.engine import capture as capture_module
 from tidelog.engine.reading import Reading
 from tidelog.errors import ConfigError, PositionLost, TidelogError, TransientError
@@ -124,13 +124,14 @@ def start_and_stop(world: World) -> Offset:
     assert len(events) == 1
     reading.finish()
     reading.close()
+    await_readers(world.database)
     world.database.execute("INSERT INTO t VALUES (2)")
     return offset
 
 
 def test_a_slot_that_was_dropped(world: World) -> None:
     offset = start_and_stop(world)
-    world.database.execute("SELECT pg_drop_replication_slot(%s)", [world.options["slot.name"]])
+    drop_slots(world.database)
     with pytest.raises(PositionLost, match=r"slot \w+ does not exist any more: changes since") as caught:
         follow(world.reading(), offset, 1)
     assert "read anew" in caught.value.hint

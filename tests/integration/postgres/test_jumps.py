@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.postgres.snapshot_rig import Crash, Rig, Row, nothing
 from tests.integration.postgres.world import until
-from tests.servers import Database
+from tests.servers import Database, await_readers
 from tidelog.engine import capture
 from tidelog.engine.jumps import Jump
 from tidelog.engine.signals import send
@@ -123,6 +123,7 @@ def test_back_past_what_anybody_has(rig: Jumper) -> None:
         insert(rig, 100, 100)
         caught_up(rig)
         rig.crash()
+        await_readers(rig.database)
         rig.database.execute(
             "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) "
             "FROM pg_replication_slots WHERE slot_name LIKE '%_rig'"

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.integration.postgres.world import World, catch_up, decode, follow, told, until
+from tests.servers import drop_slots
 from tidelog.contracts import Status
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine import apart as apart_module
@@ -349,7 +350,7 @@ def test_capture_apart_never_goes_on_with_another_slot(apart: World) -> None:
         write(apart, 1, 1)
         offset, _ = follow(reading, start, 3)
         reading.latest(offset, None, None)
-    apart.database.execute("SELECT pg_drop_replication_slot(%s)", [apart.options["slot.name"]])
+    drop_slots(apart.database)
     write(apart, 2, 1)
     with pytest.raises(PositionLost, match="can't be read again"):
         run_apart(apart.definition, threading.Event(), expiry_s=600)

@@ -62,7 +62,7 @@ def replay(primary: Database, standby: Database) -> None:
     of a page that has no record yet."""
     primary.execute("SELECT pg_logical_emit_message(true, 'tests', '')")
     (end,) = primary.execute("SELECT pg_current_wal_flush_lsn()::text")[0]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while standby.execute(_REPLAYED, [end]) != [(True,)]:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -21,7 +21,7 @@ from tidelog.model.offset import Offset
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
