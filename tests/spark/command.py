@@ -50,9 +50,10 @@ class Shop:
 
     def ids(self) -> Counter[int]:
         """How often each row of `t` is in the history."""
-        if not (self.lake / "public/t/_delta_log").exists():
+        table = str(self.lake / "public/t")
+        if not DeltaTable.is_deltatable(table):
             return Counter()
-        found = DeltaTable(str(self.lake / "public/t")).to_pyarrow_table(columns=["id"])
+        found = DeltaTable(table).to_pyarrow_table(columns=["id"])
         return Counter(found.column("id").to_pylist())
 
 

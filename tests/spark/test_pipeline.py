@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.servers import Database
+from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
 from tidelog import ConfigError, PositionLost, UnsupportedChange
 from tidelog.engine import checkpoint
@@ -94,7 +94,7 @@ def test_a_column_added_without_any_row_event_fills_the_old_rows(
     prepare(pipeline)
     database.execute("INSERT INTO t VALUES (1), (2)")
     with pipeline.start(spark) as run:
-        wait(run, lambda: (tmp_path / "lake/public/t/_delta_log").exists())
+        wait(run, lambda: DeltaTable.is_deltatable(str(tmp_path / "lake/public/t")))
         database.execute("ALTER TABLE t ADD COLUMN price numeric(8, 2) DEFAULT 9.99, ADD COLUMN note text")
         wait(run, lambda: "price" in {f.name for f in DeltaTable(str(tmp_path / "lake/public/t")).schema().fields})
     prices = DeltaTable(str(tmp_path / "lake/public/t")).to_pyarrow_table(columns=["price", "note"]).to_pylist()
@@ -166,7 +166,7 @@ def test_a_lost_slot_stops_the_pipeline_and_says_what_to_do(
     pipeline = build(source={"snapshot.mode": "initial"})
     database.execute("INSERT INTO t VALUES (1), (3)")
     pipeline.run(spark, once=True)
-    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+    drop_slots(database)
     database.execute("INSERT INTO t VALUES (2)")
     database.execute("DELETE FROM t WHERE id = 3")
     with pytest.raises(PositionLost, match="goes on after `tidelog offsets delete`") as caught:
@@ -249,7 +249,7 @@ def test_masked_columns_never_reach_the_target(
     assert row["ssn"] == hashlib.sha256(b"CzQMA0cB5K123").hexdigest()
 
 
-def wait(run: object, condition: object, seconds: float = 60) -> None:
+def wait(run: object, condition: object, seconds: float = 240) -> None:
     import time
 
     deadline = time.monotonic() + seconds

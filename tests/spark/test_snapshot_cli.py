@@ -53,7 +53,7 @@ def count(folder: Path, table: str) -> int:
     return int(DeltaTable(str(folder / "lake/public" / table)).to_pyarrow_table().num_rows)
 
 
-def until(true: Callable[[], bool], run: Run, seconds: float = 60) -> None:
+def until(true: Callable[[], bool], run: Run, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         run.raise_failure()

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import tidelog
-from tests.servers import Database
+from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build, source_of
 from tidelog.engine import signals
 
@@ -122,13 +122,13 @@ def test_every_start_takes_all_rows_and_forgets_what_is_gone(
     pipeline = build(source={"snapshot.mode": "when_needed", "incremental.snapshot.chunk.size": "200"})
     pipeline.run(spark, once=True)
     assert ids(tmp_path) == list(range(1, 501))
-    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+    drop_slots(database)
     database.execute("DELETE FROM g WHERE id % 2 = 0")
     database.execute("UPDATE g SET v = 'b'")
     pipeline.run(spark, once=True)
     assert ids(tmp_path) == list(range(1, 501, 2))
     database.execute("TRUNCATE g")
-    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+    drop_slots(database)
     pipeline.run(spark, once=True)
     assert ids(tmp_path) == []
 

@@ -41,7 +41,7 @@ def config_of(database: Database, folder: Path) -> dict[str, str]:
 
 def ids(folder: Path) -> list[int]:
     table = folder / "lake" / "public" / "t"
-    if not (table / "_delta_log").exists():
+    if not DeltaTable.is_deltatable(str(table)):
         return []
     return sorted(DeltaTable(str(table)).to_pyarrow_table(columns=["id"]).column("id").to_pylist())
 
