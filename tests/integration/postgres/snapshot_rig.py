@@ -200,13 +200,15 @@ class Rig:
     def run(self, *, batches: int = 400, until: Callable[[Rig], bool] | None = None) -> int:
         """Until the snapshots are done and the log is delivered; returns the number of batches."""
         quiet = count = 0
-        while quiet < 6:  # on a busy machine the log may be late
+        while quiet < 6:  # a schema is looked at now and then
             assert count < batches, f"not done after {count} batches: {self.snapshot}"
             if until is not None and until(self):
                 return count
             if self.batch():
                 count, quiet = count + 1, 0
             elif not self.snapshot.get("entries") and not self.snapshot.get("heard"):
+                if not quiet:
+                    self.catch_up()
                 quiet += 1
             else:
                 count += 1
@@ -253,7 +255,7 @@ class Rig:
         """Wait until the capture has everything that is in the log now."""
         reading = self._reader().reading
         assert reading._log is not None
-        assert reading._log.caught_up(reading.connector.log_end(), 10)
+        assert reading._log.caught_up(reading.connector.log_end(), 60)
 
     def crash(self) -> None:
         """Lose everything that lives in the process."""
