@@ -13,6 +13,8 @@ from tests.conformance.deviations import DEVIATIONS, known
 from tests.conformance.script import STEPS
 from tests.conformance.shapes import Answer, differences
 
+pytestmark = pytest.mark.timeout(1800)  # the first test waits for both servers and the whole script
+
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_answers_agree(name: str, played: Played) -> None:
