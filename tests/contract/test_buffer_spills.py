@@ -168,12 +168,15 @@ def test_a_disk_that_fails_is_heard_of_without_a_flush(rig: Rig, monkeypatch: py
 
 
 def test_only_a_few_blocks_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written, most = threading.Event(), 0
+    all_added, most = threading.Event(), 0
     write = draft.Draft._write
 
     def slowly(self: draft.Draft, records: pa.RecordBatch) -> None:
+        """Not before another one waits, and then there is time for a third."""
         nonlocal most
-        written.wait(0.02)
+        while len(self._waiting) < 2 and not all_added.wait(0.001):
+            pass
+        all_added.wait(0.02)
         most = max(most, len(self._waiting))
         write(self, records)
 
@@ -185,6 +188,7 @@ def test_only_a_few_blocks_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(draft.Draft, "_write", slowly)
     for turn in range(10):
         add(rig, rows_of([7, 8], 100, 1_000 * (turn + 1)))
+    all_added.set()
     rig.flush()
     assert most == 2
 
