@@ -32,8 +32,9 @@ from psycopg.conninfo import make_conninfo
 
 WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 DEBIAN = Path("/usr/lib/postgresql")
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 20.0
+DROP_SECONDS_MAX = 120.0
 
 SETTINGS: Mapping[str, object] = {
     "listen_addresses": "127.0.0.1",
@@ -235,13 +236,15 @@ class Database:
         """Drop the database with its slots; whoever still streams from it is cut."""
         with self.server.connect() as connection:
             slots = "SELECT slot_name, active_pid FROM pg_replication_slots WHERE database = %s"
-            deadline = time.monotonic() + STOP_SECONDS_MAX
+            deadline = time.monotonic() + DROP_SECONDS_MAX
             while rows := connection.execute(slots, [self.dbname]).fetchall():
                 for name, active_pid in rows:
                     drop_slot(connection, name, active_pid)
                 if time.monotonic() > deadline:
                     raise NoServer(f"slots {[name for name, _ in rows]} stay in use")
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.dbname)))
+            while not drop_database(connection, self.dbname):
+                if time.monotonic() > deadline:
+                    raise NoServer(f"the database {self.dbname} stays in use")
 
 
 def drop_slot(connection: psycopg.Connection[Any], name: str, active_pid: int | None) -> None:
@@ -249,6 +252,15 @@ def drop_slot(connection: psycopg.Connection[Any], name: str, active_pid: int | 
         connection.execute("SELECT pg_terminate_backend(%s, 2000)", [active_pid])
     with contextlib.suppress(psycopg.errors.ObjectInUse, psycopg.errors.UndefinedObject):
         connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+
+
+def drop_database(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Whether it is gone: the server waits some seconds for those it has cut, and no longer."""
+    try:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True
 
 
 def start_postgres(folder: Path | str | None = None, *, version: int = 18, outlive: bool = False) -> Postgres:

@@ -116,7 +116,7 @@ class S3:
         self.log.unlink(missing_ok=True)
 
     def _request(self, method: str, path: str) -> None:
-        urllib.request.urlopen(urllib.request.Request(self.endpoint + path, method=method), timeout=10).close()
+        urllib.request.urlopen(urllib.request.Request(self.endpoint + path, method=method), timeout=60).close()
 
     def _await(self) -> None:
         deadline = time.monotonic() + S3_START_SECONDS_MAX

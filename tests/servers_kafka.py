@@ -34,7 +34,7 @@ JARS = {
     "slf4j-reload4j": ("org.slf4j", "1.7.36"),
 }
 FETCH_SECONDS_MAX = 600.0
-START_SECONDS_MAX = 120.0
+START_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 20.0
 SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 LOG4J = """\
