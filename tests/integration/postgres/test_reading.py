@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -288,6 +289,12 @@ def test_who_only_looks_leaves_a_query_where_it_is(apart: World) -> None:
         assert len(list(readers.iterdir())) == 2  # its tasks may still read: the log stays
 
 
+def forgotten(warning: str) -> list[str]:
+    """The queries that it names: on a busy machine also one that was only slow, and comes again."""
+    found = re.search(r"Forgotten, because silent for too long: (.*?)\.", warning)
+    return found[1].split(", ") if found else []
+
+
 def test_a_silent_query_expires_and_is_told_when_it_comes_back(apart: World) -> None:
     warnings: list[str] = []
     with capturing(apart, lambda status: warnings.append(status.warning), expiry_s=1.0):
@@ -302,7 +309,7 @@ def test_a_silent_query_expires_and_is_told_when_it_comes_back(apart: World) -> 
         def expired() -> bool:
             nonlocal offset
             offset = alive.latest(offset, None, None)
-            return any("Forgotten, because silent for too long: silent" in w for w in warnings)
+            return any("silent" in forgotten(w) for w in warnings)
 
         until(expired, "the expiry")
         until(lambda: expired() and apart.confirmed() >= offset.position & ~7, "the acknowledgement")

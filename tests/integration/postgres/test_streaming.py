@@ -19,6 +19,7 @@ from tests.integration.postgres.test_capture import commits
 from tests.integration.postgres.world import Event, World, catch_up, changes, until
 from tests.servers import Database, Postgres
 from tests.spark.workload import SCHEMA, Workload
+from tidelog.engine import capture
 from tidelog.engine.reading import Reading
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.offset import Offset
@@ -461,7 +462,8 @@ def test_a_restart_forgets_what_was_open(twins18: Twins, mode: str) -> None:
     assert len(twins18.told()) == 60_000
 
 
-def test_a_crash_of_the_server(private_postgres: Postgres, tmp_path: Path) -> None:
+def test_a_crash_of_the_server(private_postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "_LAG_S", 1e9)  # else it may be the first to notice
     twins = Twins(private_postgres.create_database("shop"), tmp_path)
     started(twins)
     with pytest.raises(psycopg.OperationalError), twins.database.connect(autocommit=False) as session:  # noqa: PT012
