@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 from playwright.sync_api import expect
 
@@ -48,6 +49,7 @@ def place_of(server: ServerProcess) -> int:
     return int(part["offset"]["lsn_commit"])
 
 
+@pytest.mark.timeout(1800)
 def test_a_person_creates_watches_and_mends_a_connector(
     serve: Serve, meet: Meet, database: Database, tmp_path: Path
 ) -> None:

@@ -57,10 +57,11 @@ def environment(database: Database) -> dict[str, str]:
 
 def run(command: list[str], folder: Path, database: Database) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=folder, env=environment(database), capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, env=environment(database), capture_output=True, text=True, timeout=600, check=False
     )
 
 
+@pytest.mark.timeout(1800)
 def test_the_pipeline_in_python_and_the_commands(shop: Database, tmp_path: Path) -> None:
     done = run([sys.executable, "-c", PIPELINE], tmp_path, shop)
     assert done.returncode == 0, done.stderr
@@ -132,4 +133,4 @@ def started(folder: Path) -> Iterator[str]:
         assert found
         yield found[0]
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0

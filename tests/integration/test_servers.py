@@ -63,8 +63,8 @@ def test_the_proxy_stalls(database: Database, proxy: Proxy) -> None:
     with database.connect(port=proxy.port) as connection:
         proxy.stall()
         timer = threading.Timer(0.5, proxy.flow)
-        timer.start()
         began = time.monotonic()
+        timer.start()
         connection.execute("SELECT 1")
         assert time.monotonic() - began >= 0.4
         timer.join()

@@ -33,7 +33,7 @@ class Engine:
 
     def ids(self, start: int) -> list[int]:
         """Of all rows that are there once the log is read to its end."""
-        assert self.capture.caught_up(self.source.log_end(), 20)
+        assert self.capture.caught_up(self.source.log_end(), 120)
         found = []
         for piece in self.journal.plan(start, self.journal.end()):
             assert piece.table is not None

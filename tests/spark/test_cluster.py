@@ -19,6 +19,7 @@ from tidelog.engine.definition import from_mapping
 from tidelog.spark.pipeline import require_shared_journal
 
 
+@pytest.mark.timeout(1500)
 def test_a_cluster_reads_the_journal_from_s3_also_after_the_ledger_was_lost(
     database: Database, s3: S3, tmp_path: Path
 ) -> None:
@@ -58,5 +59,5 @@ def define(database: Database, folder: Path, journal: dict[str, str]) -> Path:
 def run(file: Path, folder: Path, s3: S3) -> None:
     environment = {**os.environ, **s3.environment, "TIDELOG_HOME": str(folder / "home")}
     command = [sys.executable, "-m", "tests.spark.driver", "--once", "--cluster", str(file)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

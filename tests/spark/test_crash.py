@@ -120,7 +120,7 @@ class Crash:
 
     def _await_flow(self, driver: subprocess.Popen[bytes]) -> None:
         """Until both pipelines have captured something in this life."""
-        began, deadline = time.time(), time.monotonic() + 120
+        began, deadline = time.time(), time.monotonic() + 600
         for name in ("mirror", "past"):
             status = self._folder / "home" / name / "status.json"
             while not (status.exists() and flows(json.loads(status.read_text()), began)):

@@ -224,7 +224,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(("undone", "imported"), id="undone-imported", marks=pytest.mark.long),
     ],
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_driver_that_is_killed_follows_every_edit_once(
     spark: SparkSession, database: Database, home: Path, names: tuple[str, ...]
 ) -> None:

@@ -13,6 +13,7 @@ SUITE = "tests/contract/test_sinks.py"
 
 
 @pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)])
+@pytest.mark.timeout(1800)
 def test_the_suite_on_spark(which: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", which, SUITE],
@@ -20,7 +21,7 @@ def test_the_suite_on_spark(which: str) -> None:
         env={**os.environ, "TIDELOG_TEST_DELTA_SPARK": "1"},
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1700,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.servers import Database
 from tests.spark.conftest import Build
+from tidelog.cli import asking
 from tidelog.cli.main import main
 from tidelog.engine.home import Home
 from tidelog.spark.pipeline import Pipeline, Run
@@ -31,6 +32,12 @@ ANALYZE;
 """
 
 INITIAL = {"snapshot.mode": "initial"}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks hears what became of it, however long a batch takes here."""
+    monkeypatch.setattr(asking, "PATIENCE_S", 240.0)
 
 
 def blocks(language: str) -> list[str]:

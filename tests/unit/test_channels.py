@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.core.snapshot.settings import SnapshotSettings
+from tidelog.engine import signals
 from tidelog.engine.signals import Channels
 
 
@@ -69,7 +70,8 @@ def test_whoever_comes_after_a_crash_finds_what_was_taken(file: Path) -> None:
     assert waiting(open_channels(file)) == ["c"]
 
 
-def test_half_a_line_is_not_taken_at_once(file: Path) -> None:
+def test_half_a_line_is_not_taken_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_HALF_LINE_S", 30.0)
     channels = open_channels(file)
     file.write_text('{"id": "a", "ty')
     assert waiting(channels) == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-START_S = 90.0
+START_S = 240.0
 ENOUGH_S = 240.0
 
 

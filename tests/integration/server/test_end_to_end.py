@@ -52,6 +52,7 @@ class Listener(threading.Thread):
     def __init__(self, client: httpx.Client) -> None:
         super().__init__(daemon=True)
         self.heard: list[tuple[str, dict[str, object]]] = []
+        self.listens = threading.Event()
         self._address = str(client.base_url)
 
     def run(self) -> None:
@@ -59,6 +60,7 @@ class Listener(threading.Thread):
         killed = contextlib.suppress(httpx.TransportError)  # by a test that has failed already
         with killed, httpx.stream("GET", f"{self._address}/events", timeout=None) as answer:
             for line in answer.iter_lines():
+                self.listens.set()
                 if line.startswith("event: "):
                     type = line.removeprefix("event: ")
                 elif line.startswith("data: "):
@@ -68,6 +70,7 @@ class Listener(threading.Thread):
         return {type for type, _ in self.heard}
 
 
+@pytest.mark.timeout(1800)
 def test_a_connector_from_its_creation_to_a_restart_of_the_service(
     server: ServerProcess, database: Database, tmp_path: Path
 ) -> None:
@@ -75,7 +78,7 @@ def test_a_connector_from_its_creation_to_a_restart_of_the_service(
     database.execute("INSERT INTO t SELECT i, 'n' FROM generate_series(1, 3) i")
     listener = Listener(server.client)
     listener.start()
-    server.until(lambda: server.client.get("/health").status_code == 200)
+    server.until(listener.listens.is_set)
 
     body = {"name": "shop", "config": config_of(database, tmp_path)}
     assert server.ask("POST", "/connectors", body).status_code == 201

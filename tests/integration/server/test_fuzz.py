@@ -42,7 +42,7 @@ def run(server: ServerProcess, folder: Path, seconds: int, config: str) -> None:
     words = [program, "--no-color", "run", f"{server.client.base_url}/openapi.json".replace("//openapi", "/openapi")]
     # One worker: Python 3.11 cannot parse sources in several threads, and hypothesis does.
     words += ["--max-time", str(seconds), "--checks", CHECKS, "--workers", "1", "--warnings", "off"]
-    words += ["--request-timeout", "30", "--exclude-path", "/events"]
+    words += ["--request-timeout", "120", "--exclude-path", "/events"]
     if config:  # it would be gone at once
         words += ["--exclude-operation-id", "delete_connector_connectors__name__delete"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
@@ -58,7 +58,7 @@ def both(server: ServerProcess, folder: Path, seconds: int) -> None:
     assert PASSWORD not in log + server.said.read_text()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_short_round(server: ServerProcess, tmp_path: Path) -> None:
     both(server, tmp_path, 15)
 

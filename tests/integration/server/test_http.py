@@ -138,7 +138,7 @@ def test_tokens_and_their_roles(open_client: Open) -> None:
 
 def test_the_live_events_tell_what_happens(shop: Client) -> None:
     heard = []
-    with httpx.stream("GET", f"{shop.base_url}/events", timeout=30) as answer:
+    with httpx.stream("GET", f"{shop.base_url}/events", timeout=90) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
         assert next(lines).startswith(":")
