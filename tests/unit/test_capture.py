@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,8 +13,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion
-from tidelog.engine.capture import Capture
+from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion, Status
+from tidelog.engine.capture import Capture, write_status
 from tidelog.errors import TransientError
 from tidelog.journal.buffer import Abandoned
 from tidelog.journal.files import Files
@@ -164,6 +166,23 @@ def test_the_note_of_what_was_released_is_not_lost(tmp_path: Path) -> None:
     until(lambda: len(stage.begins) == 2)
     capture.stop()
     assert stage.begins[1] == (100, "n100")
+
+
+def test_two_may_publish_at_once(tmp_path: Path) -> None:
+    publish = write_status(tmp_path / "status.json")
+
+    def often(state: str) -> None:
+        for position in range(300):
+            publish(Status(state, position=position))
+
+    with ThreadPoolExecutor(2) as both:
+        told = [both.submit(often, state) for state in ("running", "stopped")]
+        while not all(one.done() for one in told):
+            if (tmp_path / "status.json").exists():
+                json.loads((tmp_path / "status.json").read_text())
+        for one in told:
+            one.result()
+    assert [file.name for file in tmp_path.iterdir()] == ["status.json"]
 
 
 def open_only(position: int, count: int = 3) -> Mixed:

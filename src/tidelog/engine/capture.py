@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -357,10 +358,11 @@ def skip_idle(places: Sequence[Files], start: int) -> int:
 
 
 def write_status(path: Path) -> Callable[[Status], None]:
-    """Publishes a status as a JSON file that readers never see half written."""
+    """Publishes a status as a JSON file that readers never see half written, also when a run that ends and its capture
+    publish at the same moment."""
 
     def publish(status: Status) -> None:
-        temporary = path.with_suffix(".tmp")
+        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
         temporary.write_text(json.dumps(asdict(status)), encoding="utf-8")
         temporary.replace(path)
 
