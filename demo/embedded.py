@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import psycopg
@@ -35,6 +36,7 @@ DEBIAN = Path("/usr/lib/postgresql")
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 20.0
 DROP_SECONDS_MAX = 120.0
+PORTS = (15_000, 32_000)
 
 SETTINGS: Mapping[str, object] = {
     "listen_addresses": "127.0.0.1",
@@ -281,9 +283,12 @@ def binaries(version: int) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that the system gives to connections: none takes it before the server does, or while it restarts."""
+    while True:
+        port = SystemRandom().randrange(*PORTS)  # whoever seeds the other one in two processes gets one port twice
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def unprivileged(*paths: Path) -> list[str]:
