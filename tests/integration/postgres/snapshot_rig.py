@@ -197,13 +197,13 @@ class Rig:
                 return crashes
         raise AssertionError("it never gets past the crash")
 
-    def run(self, *, batches: int = 400, until: Callable[[Rig], bool] | None = None) -> int:
-        """Until the snapshots are done and the log is delivered; returns the number of batches."""
+    def run(self, *, batches: int = 400, until: Callable[[Rig], bool] | None = None) -> None:
+        """Until the snapshots are done and the log is delivered, in so many batches and looks in vain."""
         quiet = count = 0
         while quiet < 6:  # a schema is looked at now and then
             assert count < batches, f"not done after {count} batches: {self.snapshot}"
             if until is not None and until(self):
-                return count
+                return
             if self.batch():
                 count, quiet = count + 1, 0
             elif not self.snapshot.get("entries") and not self.snapshot.get("heard"):
@@ -212,7 +212,6 @@ class Rig:
                 quiet += 1
             else:
                 count += 1
-        return count
 
     @property
     def snapshot(self) -> dict[str, Any]:

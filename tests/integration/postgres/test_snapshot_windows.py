@@ -45,9 +45,9 @@ def _write_and_check(
 def test_chunks_of_five(database: Database, tmp_path: Path) -> None:
     """All rows once, in key order, when nobody writes; and windows close though nobody writes: no heartbeat."""
     with items(database, tmp_path, size=5) as rig:
-        batches = rig.run(until=finished)
+        rig.run(until=finished)
         assert [row["id"] for _, row in rig.reads] == [i * STEP for i in range(1, ROWS + 1)]
-        assert batches <= ROWS // 5 // rig.parallelism + 4
+        assert len(rig.log) - 1 <= ROWS // 5 // rig.parallelism + 4  # looks in vain do not count
         assert len(rig.told("COMPLETED")) == 0  # told when the last batch is committed
         rig.run()
         assert [n["id"] for n in rig.told("COMPLETED")] == ["initial"]
