@@ -209,6 +209,7 @@ def test_a_second_reader_of_the_same_name_is_refused(
     with pytest.raises(tidelog.ConfigError, match="alive already"):
         second.latest(start, None, None)
     first.close()
+    second.drain()
     assert second.latest(start, None, None) != start
     second.close()
     assert spark is not None

@@ -12,6 +12,7 @@ from demo.embedded import unprivileged
 
 from tests.integration.postgres.snapshot_rig import Rig
 from tests.integration.postgres.snapshot_writers import finished, items, write_at
+from tests.integration.postgres.world import until
 from tests.servers import Database, Postgres
 from tidelog.core.snapshot import document, java
 from tidelog.engine.signals import send
@@ -22,6 +23,15 @@ def _configure(server: Postgres, setting: str, value: str) -> None:
     server.execute("SELECT pg_reload_conf()")
     while server.execute(f"SHOW {setting}") != [(value,)]:
         time.sleep(0.02)
+
+
+def _stuck(database: Database, update: str) -> threading.Thread:
+    """Somebody whose commit is in the log, and waits there."""
+    thread = threading.Thread(target=lambda: database.execute(update))
+    thread.start()
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    until(lambda: database.execute(waiting), "the commit")
+    return thread
 
 
 def _confirmed(rig: Rig) -> int:
@@ -36,9 +46,7 @@ def test_a_commit_that_is_delivered_before_it_is_visible(private_postgres: Postg
     with items(database, tmp_path, size=50, **{"snapshot.mode": "no_data", "status.update.interval.ms": "50"}) as rig:
         rig.run()
         _configure(private_postgres, "synchronous_standby_names", "nobody")
-        update = "UPDATE items SET v = 'invisible' WHERE id IN (10, 2000)"
-        stuck = threading.Thread(target=lambda: database.execute(update))
-        stuck.start()
+        stuck = _stuck(database, "UPDATE items SET v = 'invisible' WHERE id IN (10, 2000)")
         rig.run(until=lambda r: len(r.target["public.items"]) == 2)
         delivered = rig.start["tidelog_position"]
         send(rig.folder / "signals", "execute-snapshot", {"data-collections": ["public.items"]}, "late")
@@ -62,8 +70,7 @@ def test_the_window_of_an_invisible_commit_outlives_a_crash(private_postgres: Po
     with items(database, tmp_path, size=500, **{"snapshot.mode": "no_data"}) as rig:
         rig.run()
         _configure(private_postgres, "synchronous_standby_names", "nobody")
-        stuck = threading.Thread(target=lambda: database.execute("UPDATE items SET v = 'invisible' WHERE id = 10"))
-        stuck.start()
+        stuck = _stuck(database, "UPDATE items SET v = 'invisible' WHERE id = 10")
         rig.run(until=lambda r: len(r.target["public.items"]) == 1)
         send(rig.folder / "signals", "execute-snapshot", {"data-collections": ["public.items"]}, "late")
         rig.run(until=lambda r: bool(r.snapshot.get("entries", [{}])[0].get("chunks")))
