@@ -33,7 +33,9 @@ class ServerProcess:
                 start_new_session=True,
                 env={**os.environ, "TIDELOG_HOME": str(self.home), **(environment or {})},
             )
-        self.client = httpx.Client(base_url=self._address(), timeout=90)
+        # Each call has a connection of its own: the service ends those that rest, maybe while a call is on its way.
+        alone = httpx.Limits(max_keepalive_connections=0)
+        self.client = httpx.Client(base_url=self._address(), timeout=90, limits=alone)
         self.until(lambda: self._answers())
 
     def ask(self, method: str, path: str, body: object = None, **more: object) -> httpx.Response:
