@@ -51,18 +51,24 @@ READ = {
     "strarr_top": values(("string", "a"), ("string", "a")),
     "pgobject": values(("string", "Ab")),
     "ld": values(("local_date", "2020-01-02"), ("local_date", "-0005-01-02")),
-    "lt": values(*[("local_time", t) for t in ("01:02:00", "01:02:03", "01:02:03.000000004", "01:00:00")]),
+    "lt": values(*[("local_time", t) for t in ("01:02", "01:02:03", "01:02:03.000000004", "01:00")]),
+    "lt_milli": values(("local_time", "10:20:30.005")),
     "ldt": values(("local_date_time", "2020-01-02T03:04:05.000000006")),
+    "ldt_midnight": values(("local_date_time", "2020-09-22T00:00")),
     "zdt": values(
         ("zoned_date_time", "2020-01-02T03:04:05.000000006+01:00"),
-        ("zoned_date_time", "2020-01-02T03:04:05.000000006+00:00"),
-        ("zoned_date_time", "2020-01-02T03:04:05.000000006+00:00"),
+        ("zoned_date_time", "2020-01-02T03:04:05.000000006Z"),
+        ("zoned_date_time", "2020-01-02T03:04:05.000000006Z"),
     ),
     "odt": values(
         ("offset_date_time", "2020-01-02T03:04:05.000000006+02:00"),
         ("offset_date_time", "2020-01-02T03:04:05.000000006+02:03:04"),
     ),
+    "odt_milli": values(("offset_date_time", "2020-09-22T00:09:37.120+02:00")),
+    "odt_utc": values(("offset_date_time", "2020-09-22T00:09:37Z")),
     "inst": values(("instant", "1970-01-01T00:00:05.000000006Z")),
+    "inst_milli": values(("instant", "2020-09-22T00:09:37.123Z")),
+    "inst_micro": values(("instant", "2020-09-22T00:09:37.000120Z")),
     "ot": values(("offset_time", "01:02:03-03:00")),
 }
 

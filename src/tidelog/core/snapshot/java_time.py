@@ -1,6 +1,7 @@
 """What Java writes of the values of `java.time`: one byte that names the class, then packed fields.
 
-They are read as the texts that Java shows them as, which databases read too; they are never written.
+They are read as the texts that Java shows them as, which databases read too (of a zone only its offset); they are never
+written.
 """
 
 from __future__ import annotations
@@ -56,13 +57,19 @@ def _fraction(nanos: int) -> str:
     return f".{nanos:09d}".rstrip("0") if nanos else ""
 
 
+def _shown(nanos: int) -> str:
+    """Java shows thousandths, millionths or billionths."""
+    digits = next((n for n in (3, 6) if nanos % 10 ** (9 - n) == 0), 9)
+    return f".{nanos:09d}"[: digits + 1] if nanos else ""
+
+
 def _date(packed: Packed) -> str:
     year, month, day = packed.number("i"), packed.number("b"), packed.number("b")
     return f"{year:0{5 if year < 0 else 4}d}-{month:02d}-{day:02d}"
 
 
 def _time(packed: Packed) -> str:
-    """Trailing zeros are left out; then the last field that is there is inverted."""
+    """Fields that are zero at the end are left out; then the last one that is there is inverted."""
     fields: list[int] = []
     while len(fields) < 3:
         field = packed.number("b")
@@ -75,8 +82,9 @@ def _time(packed: Packed) -> str:
 
 
 def _clock(fields: list[int], nanos: int) -> str:
+    """Java shows seconds only where there are any."""
     hour, minute, second = (*fields, 0, 0)[:3]
-    return f"{hour:02d}:{minute:02d}:{second:02d}{_fraction(nanos)}"
+    return f"{hour:02d}:{minute:02d}" + (f":{second:02d}{_shown(nanos)}" if second or nanos else "")
 
 
 def _moment(packed: Packed) -> str:
@@ -86,6 +94,8 @@ def _moment(packed: Packed) -> str:
 def _offset(packed: Packed) -> str:
     quarters = packed.number("b")
     seconds = packed.number("i") if quarters == 127 else quarters * 900
+    if seconds == 0:
+        return "Z"
     minutes, rest = divmod(abs(seconds), 60)
     text = f"{'-' if seconds < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
     return text + (f":{rest:02d}" if rest else "")
@@ -93,7 +103,7 @@ def _offset(packed: Packed) -> str:
 
 def _instant(packed: Packed) -> str:
     seconds, nanos = packed.number("q"), packed.number("i")
-    return instant(seconds, nanos).replace(" ", "T") + "Z"
+    return instant(seconds, 0).replace(" ", "T") + _shown(nanos) + "Z"
 
 
 _KINDS: dict[int, tuple[str, Callable[[Packed], str]]] = {
