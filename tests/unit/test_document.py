@@ -51,6 +51,19 @@ def test_without_an_id() -> None:
     assert read(write(queue)) == Document(queue)
 
 
+def test_an_empty_id_is_none() -> None:
+    written = write([Asked("public.a", id="1"), Asked("public.b", id="")])
+    assert written["incremental_snapshot_correlation_id"] == "1"
+    assert [entry["incremental_snapshot_collections_correlation_id"] for entry in json.loads(written[COLLECTIONS])] == [
+        "1",
+        None,
+    ]
+    entry = {"incremental_snapshot_collections_id": "public.b", "incremental_snapshot_collections_correlation_id": ""}
+    found = read({COLLECTIONS: json.dumps([entry]), "incremental_snapshot_correlation_id": "7"})
+    assert found is not None
+    assert found.asked_by(found.queue[0]) == "7"
+
+
 def test_keys() -> None:
     queue = (Asked("public.a", id="1"),)
     assert read(write(queue, KEY, MAXIMUM)) == Document(queue, KEY, MAXIMUM, "1")

@@ -64,7 +64,7 @@ def write(queue: Sequence[Asked], sent: Values | None = None, maximum: Values | 
         return {}
     entries = json.dumps([_entry(asked) for asked in queue], separators=(",", ":"), ensure_ascii=False)
     written = {SENT: java.encode(sent), MAXIMUM: java.encode(maximum), COLLECTIONS: entries}
-    last = next((asked.id for asked in reversed(queue) if asked.id is not None), None)
+    last = next((asked.id for asked in reversed(queue) if asked.id), None)
     return written if last is None else {**written, CORRELATION: last}
 
 
@@ -73,7 +73,7 @@ def _entry(asked: Asked) -> dict[str, str | None]:
         _TABLE: asked.table,
         _CONDITION: wrapped(asked.condition) or None,
         _SURROGATE: asked.surrogate or None,
-        _ID: asked.id,
+        _ID: asked.id or None,
     }
 
 
@@ -116,7 +116,7 @@ def _asked(entry: Any) -> Asked:
     if not isinstance(entry, dict) or not _text(entry, _TABLE):
         raise _corrupt(COLLECTIONS, "has an entry without a table")
     condition = _text(entry, _CONDITION) or _text(entry, _MISSPELT) or ""
-    return Asked(str(entry[_TABLE]), unwrapped(condition), _text(entry, _SURROGATE) or "", _text(entry, _ID))
+    return Asked(str(entry[_TABLE]), unwrapped(condition), _text(entry, _SURROGATE) or "", _text(entry, _ID) or None)
 
 
 def _text(raw: Mapping[str, Any], name: str) -> str | None:
