@@ -249,7 +249,7 @@ def test_uncovered_is_decided_by_transaction() -> None:
     assert uncovered(events[:0], Visible(10, 12)).num_rows == 0
 
 
-@pytest.mark.parametrize("text", ["795:799:795,797", "795:799:795,797,", "795:799:795,797,795"])
+@pytest.mark.parametrize("text", ["795:799:795,797", "795:799:795,797,", "795:799:795,797,,", "795:799:795,797,795"])
 def test_a_snapshot_as_text(text: str) -> None:
     assert Visible.parse(text) == Visible(795, 799, (795, 797))
 

@@ -21,7 +21,7 @@ from tidelog.contracts import Watermark
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_SNAPSHOT = re.compile(r"([0-9]+):([0-9]+):((?:[0-9]+(?:,[0-9]+)*,?)?)")
+_SNAPSHOT = re.compile(r"([0-9]+):([0-9]+):((?:[0-9]+(?:,[0-9]+)*,*)?)")
 _XID_MAX = (1 << 63) - 1
 
 
@@ -37,7 +37,7 @@ class Visible:
 
     @staticmethod
     def parse(text: str) -> Visible:
-        """`xmin:xmax:xip,xip` as `pg_current_snapshot()` writes it; others end it with a comma."""
+        """`xmin:xmax:xip,xip` as `pg_current_snapshot()` writes it; others end it with commas."""
         found = _SNAPSHOT.fullmatch(text)
         running = dict.fromkeys(int(xid) for xid in found[3].split(",") if xid) if found else {}
         if not found or max(int(found[1]), int(found[2]), *running) > _XID_MAX:
