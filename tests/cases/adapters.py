@@ -47,14 +47,14 @@ def _signals_and_tx(case: Case) -> Any:
         case "tx":
             return _transaction(given)
         case "tx_offset":
-            return Transaction(given["tx"], given["counts"]).to_offset()
+            return Transaction(given["tx"], given["counts"]).to_offset() if given["tx"] else {}
         case _:
             return snapshots.signal(given)
 
 
 def _transaction(given: Mapping[str, Any]) -> dict[str, Any]:
-    restored = given["restored"]
-    current = Transaction(restored["transaction_id"], restored["counts"]) if restored else None
+    restored = given.get("restored")
+    current = Transaction(restored["transaction_id"], restored.get("counts") or {}) if restored else None
     if current is not None:
         current = Transaction.from_offset(current.to_offset())
     told: list[dict[str, Any]] = []
