@@ -33,7 +33,7 @@ def context(case: Given) -> Any:
 def signal(given: Given) -> Any:
     match given["op"]:
         case "source_row":
-            found = signals.of_row(given["after"])
+            found = signals.of_row(given.get("after"))
             return found and dict(zip(("id", "type", "data"), found, strict=True))
         case "file":
             # What a signal asks for is none of a file's business: who has an id is one.
@@ -64,7 +64,7 @@ def _request(found: Any) -> Any:
 
 
 def _decode(given: Given, expected: Any) -> Any:
-    found = java.decode(given["hex"])
+    found = None if given["hex"] is None else java.decode(given["hex"])
     if not any(v is not None and v.kind.startswith(("local", "instant", "zoned", "offset")) for v in found or ()):
         assert java.encode(java.decode(java.encode(found))) == java.encode(found)
     wanted = expected if isinstance(expected, list) else []

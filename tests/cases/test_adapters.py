@@ -100,6 +100,13 @@ def test_chunks_of_any_dialect(more: dict[str, Any], sql: str) -> None:
     assert answer("chunk_queries", "chunk_query", {"sql": wrong}, **given) != {"sql": wrong}
 
 
+def test_generated_columns_are_not_read() -> None:
+    sql = 'SELECT "k" FROM "s"."t" ORDER BY "k" LIMIT 9'
+    assert answer("chunk_queries", "chunk_query", {"sql": sql}, table="s.t", generated_columns=["v"], **WALKED) == {
+        "sql": sql
+    }
+
+
 def test_a_maximum_that_a_condition_leaves_nothing_for() -> None:
     sql = 'SELECT * FROM "s"."t" WHERE v > 9 AND v < 9 ORDER BY "k" DESC LIMIT 1'
     given = {"table": "s.t", "additional_condition": "v > 9 AND v < 9", "chunk_size": 1, **WALKED}
