@@ -1,7 +1,9 @@
-"""The session that tidelog starts: which JVM it asks for."""
+"""The session that tidelog starts: which JVM it asks for, and what its processes load."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,3 +22,13 @@ def test_a_collector_or_compiler_of_the_environment_wins(
         assert JAVA not in _settings("x", Home(tmp_path))["spark.driver.extraJavaOptions"]
     monkeypatch.setenv(name, "-Dfile.encoding=UTF-8")
     assert _settings("x", Home(tmp_path))["spark.driver.extraJavaOptions"].endswith(JAVA)
+
+
+def test_what_spark_starts_processes_for_is_light() -> None:
+    """Arrow loads pandas when it makes its first array: almost a second, in each process that only has to know us."""
+    code = "import sys, tidelog.spark.source, tidelog.spark.warmup; print([m for m in HEAVY if m in sys.modules])"
+    heavy = ["pandas", "psycopg", "oracledb", "deltalake", "adbc_driver_postgresql"]
+    told = subprocess.run(
+        [sys.executable, "-c", f"HEAVY = {heavy}; {code}"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "[]"

@@ -26,7 +26,6 @@ from tidelog.model.selection import Selection
 
 UNCHANGED = ord("u")
 """The kind of a value that the log left out."""
-_NO_TEXT = pa.scalar(None, pa.string())
 
 Renderer = Callable[[pa.StringArray, Column, Selection], Fragment]
 """A database's texts of a column as JSON."""
@@ -164,8 +163,9 @@ def _split(
     second = pa.array(second)
     rows = {name: column.take(pa.array(index)) for name, column in columns.items()}
     rows["key"] = pc.if_else(first, old_key.take(pa.array(index)), rows["key"])
-    rows["before"] = pc.if_else(second, _NO_TEXT, rows["before"])
-    rows["after"] = pc.if_else(first, _NO_TEXT, rows["after"])
+    no_text = pa.scalar(None, pa.string())
+    rows["before"] = pc.if_else(second, no_text, rows["before"])
+    rows["after"] = pc.if_else(first, no_text, rows["after"])
     rows["op"] = pc.if_else(first, "d", pc.if_else(second, "c", rows["op"]))
     return rows
 

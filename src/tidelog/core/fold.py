@@ -32,7 +32,7 @@ DELETED = "_deleted"
 ROW = "_row"
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = range(5)
-_OPS = pa.array(list("cudrt"))
+_OPS = tuple("cudrt")
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -185,7 +185,7 @@ class _Log:
     @staticmethod
     def of(runs: Sequence[Run], reads_last: bool) -> _Log:
         rows = pa.concat_tables([run.rows for run in runs])
-        op = pc.index_in(rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
+        op = pc.index_in(rows["_op"], value_set=pa.array(_OPS)).to_numpy().astype(np.int64)
         absent, whole = _absent(runs, rows.num_rows), np.concatenate([_whole(run) for run in runs])
         ends = np.flatnonzero(op == TRUNCATE)
         stamp = rows["_commit_ts"][int(ends[-1])] if len(ends) else None
@@ -395,7 +395,7 @@ def moves(run: Run, key: Sequence[str]) -> tuple[Ints, pa.Table]:
     keys, old = run.rows.select(list(key)), _old_keys(run.rows["_before"], tuple(key))
     if old is None:
         return np.zeros(0, np.int64), keys[:0]
-    op = pc.index_in(run.rows["_op"], value_set=_OPS).to_numpy().astype(np.int64)
+    op = pc.index_in(run.rows["_op"], value_set=pa.array(_OPS)).to_numpy().astype(np.int64)
     moved = _moved(keys, old, op, _whole(run))
     return moved, old.take(pa.array(moved)).cast(keys.schema)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tidelog.core.strings import Mask, as_mask, checked, flat, valid_rows
 
-NO_NUMBERS = pa.array(["NaN", "Infinity", "-Infinity"])
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _IN_NUMBERS = np.isin(np.arange(256), np.frombuffer(b"0123456789+-.eE", np.uint8))
 _NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -70,7 +70,7 @@ def number(texts: pa.StringArray) -> Fragment:
     data, _ = flat(texts)
     if _IN_NUMBERS[data].all():
         return ready(texts)
-    special = pc.is_in(texts, value_set=NO_NUMBERS)
+    special = pc.is_in(texts, value_set=pa.array(NO_NUMBERS))
     failed = valid_rows(texts) & ~as_mask(special) & ~as_mask(pc.match_substring_regex(texts, _NUMBER))
     return ready(pc.if_else(special, pc.binary_join_element_wise('"', texts, '"', ""), texts), failed)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -23,6 +24,7 @@ from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
@@ -149,11 +151,13 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 
 def warm(spark: SparkSession, connector: str) -> None:
     """Run the whole path once without a database: the JVM loads its classes, the Python workers their modules, and
-    the first real batch does not pay for it."""
+    the first real batch does not pay for it. Spark starts one Python process after the other to plan a query: meanwhile
+    the workers get ready beside them."""
     from tidelog.spark.warmup import Warmup
 
     register(spark, Warmup)
-    with TemporaryDirectory(prefix="tidelog-warm-") as folder:
+    with ThreadPoolExecutor(1) as beside, TemporaryDirectory(prefix="tidelog-warm-") as folder:
+        workers = beside.submit(_warm_workers, spark, connector)
         query = (
             spark.readStream.format("tidelog-warmup")
             .option("connector", connector)
@@ -164,3 +168,15 @@ def warm(spark: SparkSession, connector: str) -> None:
             .start()
         )
         query.awaitTermination()
+        workers.result()
+
+
+def _warm_workers(spark: SparkSession, connector: str) -> None:
+    from tidelog.spark.warmup import load
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        load(connector)
+        yield from batches
+
+    count = spark.sparkContext.defaultParallelism
+    spark.range(0, count, 1, count).mapInArrow(read, "id long").write.format("noop").mode("overwrite").save()

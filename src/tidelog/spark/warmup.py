@@ -42,8 +42,13 @@ class WarmupReader(DataSourceStreamReader):
         return [InputPartition(i) for i in range(_PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        import_module("tidelog.spark.source")  # what an executor loads with its first real partition
-        connectors.decoder(self._connector)
-        connectors.warm(self._connector)
+        load(self._connector)
         row = {"sequence": partition.value, "table": "", "selection": "", "rows": 0}
         yield pa.RecordBatch.from_pylist([row] * 100, schema=work.STAGED)
+
+
+def load(connector: str) -> None:
+    """What an executor loads with its first real partition."""
+    import_module("tidelog.spark.source")
+    connectors.decoder(connector)
+    connectors.warm(connector)

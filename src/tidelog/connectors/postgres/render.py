@@ -16,7 +16,7 @@ from tidelog.model.selection import Selection
 
 INTEGERS = frozenset(["int2", "int4", "int8", "oid"])
 FLOATS = frozenset(["float4", "float8"])
-_TRUTHS = pa.array(["t", "true", "f", "false"])
+_TRUTHS = ("t", "true", "f", "false")
 
 
 def fragment(texts: pa.StringArray, column: Column, selection: Selection) -> Fragment:
@@ -63,7 +63,7 @@ def boolean(texts: pa.StringArray) -> Fragment:
 
 def truth(texts: pa.StringArray) -> tuple[pa.BooleanArray, Mask]:
     """`t` and `f`, or `true` and `false`, as a cast to text writes them."""
-    code = pc.index_in(texts, value_set=_TRUTHS)
+    code = pc.index_in(texts, value_set=pa.array(_TRUTHS))
     failed = valid_rows(texts) & ~as_mask(code.is_valid())
     return pc.less(code, 2), failed
 

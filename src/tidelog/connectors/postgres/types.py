@@ -89,7 +89,7 @@ def _number(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
         return texts.cast(kind), np.zeros(len(texts), np.bool_)
     except pa.ArrowInvalid:
         # NaN and the infinities may be many: they are found at once, and only what is left by halving.
-        special = as_mask(pc.is_in(texts, value_set=NO_NUMBERS))
+        special = as_mask(pc.is_in(texts, value_set=pa.array(NO_NUMBERS)))
     if pa.types.is_floating(kind):
         return cast(texts, kind)
     found, failed = cast(only(texts, ~special), kind)
