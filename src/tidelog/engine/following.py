@@ -16,8 +16,8 @@ from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
 
 STATUS = "status.json"
-_SILENCE_S = 60.0
-"""A living capture says something every second."""
+_SILENCE_S = 120.0
+"""A living capture says something every second, and while it waits for a database that is away, every minute."""
 
 
 class Following:

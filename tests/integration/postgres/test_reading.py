@@ -244,7 +244,7 @@ def test_who_waits_for_the_end_hears_that_the_capture_is_gone(apart: World, monk
     query.drain()
     with pytest.raises(Refused, match=r"has said nothing for \d+ s. It was stopped then. Start it again"):
         query.latest(offset, None, None)
-    monkeypatch.setattr(following, "_SILENCE_S", 60.0)
+    monkeypatch.setattr(following, "_SILENCE_S", 120.0)
     with capturing(apart, lambda _: None, expiry_s=600):
         assert len(follow(query, offset, 3)[1]) == 3
 
