@@ -23,7 +23,7 @@ test: $(ALL) ## Install what the tests need, and run them
 	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) -m "not long" $(ARGS)
 
 test-long: $(ALL) ## The full campaigns: more seeds, more kills, more servers
-	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) $(ARGS)
+	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) --hypothesis-profile=anew $(ARGS)
 
 sim: $(ALL) ## Replay one seed of the snapshot simulation, step by step (SEED=7, FAULT=no-floor for a known mistake)
 	@$(BIN)/python -m tests.simulation $(SEED) $(FAULT)
