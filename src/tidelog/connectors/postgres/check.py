@@ -13,10 +13,11 @@ from typing import Any
 from tidelog.connectors.postgres import needs, survey
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.sqlstate import UNREACHABLE
 from tidelog.connectors.postgres.survey import Relation, quoted
 from tidelog.contracts import Finding
 from tidelog.core.settings import size_text
-from tidelog.errors import TidelogError
+from tidelog.errors import ConfigError, TidelogError
 
 OLDEST, NEWEST = 13, 18
 _RETAINED_BYTES_MUCH = 10 << 30
@@ -92,9 +93,16 @@ def findings(config: Config) -> list[Finding]:
             for part in _PARTS:
                 found.extend(part(scene))
     except TidelogError as exc:
-        cure = exc.hint or "Check database.hostname and database.port, and that the server runs and is reachable."
-        found.append(Finding("error", "check" if found else "connection", exc.message, cure))
+        found.append(Finding("error", "check" if found else "connection", exc.message, exc.hint or UNREACHABLE))
     return found
+
+
+def require_room_for_slot(session: Session, config: Config) -> None:
+    """Raises what would make the creation of a slot fail, before anything is created for it."""
+    scene = _scene(session, config)
+    for finding in (*_log(scene), _room_for_slot(scene)):
+        if finding.level == "error":
+            raise ConfigError(finding.meaning, hint=finding.cure)
 
 
 def _scene(session: Session, config: Config) -> Scene:
@@ -167,12 +175,15 @@ def _standby(scene: Scene) -> Iterator[Finding]:
 
 
 def _capacity(scene: Scene) -> Iterator[Finding]:
-    slots, senders = scene.session.query(
-        "SELECT (SELECT count(*) FROM pg_replication_slots), (SELECT count(*) FROM pg_stat_replication)"
-    )[0]
+    yield _room_for_slot(scene)
+    senders = scene.session.query("SELECT count(*) FROM pg_stat_replication")[0][0]
     active = bool(scene.slot and scene.slot["active"])
-    yield _room("max_replication_slots", "replication slots", slots, scene, ours=scene.slot is not None)
     yield _room("max_wal_senders", "WAL senders", senders, scene, ours=active)
+
+
+def _room_for_slot(scene: Scene) -> Finding:
+    slots = scene.session.query("SELECT count(*) FROM pg_replication_slots")[0][0]
+    return _room("max_replication_slots", "replication slots", slots, scene, ours=scene.slot is not None)
 
 
 def _room(setting: str, things: str, used: int, scene: Scene, *, ours: bool) -> Finding:

@@ -8,7 +8,7 @@ from tidelog.connectors.postgres import check, survey
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import Session, lsn_text
 from tidelog.connectors.postgres.config import Config
-from tidelog.connectors.postgres.names import quoted
+from tidelog.connectors.postgres.names import identifier, quoted
 from tidelog.connectors.postgres.sqlstate import START_OVER
 from tidelog.contracts import Lag
 from tidelog.core.settings import nearest
@@ -53,8 +53,9 @@ class Slot:
         self._config = config
 
     def prepare(self, session: Session, *, resuming: bool, looking: bool = False) -> int:
-        """The publication comes first: a slot can only decode what was published when it was created. Returns where
-        the slot stands."""
+        """Creates the publication and the slot where they are missing; returns the slot's position. The publication
+        comes first, because a slot decodes only what was published when it was created. Everything that can be checked
+        is checked before that, and a publication is dropped again if its slot cannot be created."""
         if session.version < 130000:
             raise ConfigError(
                 f"The server is PostgreSQL {session.version // 10000}; tidelog needs 13 or newer.",
@@ -68,14 +69,22 @@ class Slot:
                 f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
                 hint="Choose another slot.name, or drop the slot.",
             )
+        if resuming:
+            self.require(session, None)
         self._require_fit(session)
+        if not slots:
+            check.require_room_for_slot(session, self._config)
+        created = False
         if self._config.autocreate == "disabled":
             self._require_signals(session)
         elif not (looking and slots):
-            self._publish(session, before_slot=not slots)
-        if resuming:
-            self.require(session, None)
-        return self._ensure_slot(session)
+            created = self._publish(session, before_slot=not slots)
+        try:
+            return self._ensure_slot(session)
+        except BaseException:  # also an interrupt: the server waits for open transactions before it creates a slot
+            if created and not session.closed:
+                session.query(f"DROP PUBLICATION {self._config.publication}")
+            raise
 
     def _require_fit(self, session: Session) -> None:
         tables = self.captured(session)
@@ -95,7 +104,8 @@ class Slot:
                 hint=f"Run: ALTER PUBLICATION {self._config.publication} ADD TABLE {quoted(table)}",
             )
 
-    def _publish(self, session: Session, *, before_slot: bool) -> None:
+    def _publish(self, session: Session, *, before_slot: bool) -> bool:
+        """Creates or alters the publication; returns whether it was created."""
         exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
         if not exists and not before_slot:
             raise ConfigError(
@@ -107,13 +117,14 @@ class Slot:
         if self._config.autocreate == "all_tables":
             if not exists:
                 session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
-            return
+            return not exists
         tables = self._publishable(session) + self._signals(session)
         names = ", ".join(quoted(t) for t in tables)
         if not exists:
             session.query(f"CREATE PUBLICATION {self._config.publication} FOR TABLE {names} {_VIA_ROOT}")
         elif set(session.query(_PUBLISHED, [self._config.publication])) != {(t.schema, t.name) for t in tables}:
             session.query(f"ALTER PUBLICATION {self._config.publication} SET TABLE {names}")
+        return not exists
 
     def _publishable(self, session: Session) -> list[Table]:
         tables = self.captured(session)
@@ -136,9 +147,11 @@ class Slot:
             return []
         found = [t for t in Catalog(session, Selection()).captured() if t.qualified == name]
         if not found:
+            schema, _, table = name.rpartition(".")
+            written = f"{identifier(schema or 'public')}.{identifier(table)}"
             raise ConfigError(
                 f"The table of signals {name} does not exist.",
-                hint=f"Run: CREATE TABLE {name} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, "
+                hint=f"Run: CREATE TABLE {written} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, "
                 "data varchar(2048)); or correct signal.data.collection, written as schema.table.",
             )
         if len(found[0].columns) != 3:
