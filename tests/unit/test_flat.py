@@ -90,12 +90,53 @@ def test_references_are_shown_but_not_their_defaults() -> None:
 
 
 def test_a_sentence_loses_every_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("OF_THE_SERVER", "from-the-environment")
+    monkeypatch.setenv("SECRET_OF_THE_SERVER", "from-the-environment")
     (tmp_path / "pw").write_text("from-a-file\n")
-    config = CONFIG | {"database.hostname": "${OF_THE_SERVER}.example", "database.sslkey": f"${{file:{tmp_path}/pw}}"}
+    config = CONFIG | {
+        "database.hostname": "${SECRET_OF_THE_SERVER}.example",
+        "database.sslcert": f"${{file:{tmp_path}/pw}}",
+    }
     hidden = flat.secrets(config)
     said = "s3cret-word, key:other-secret, other-secret, Xyzzy, from-the-environment.example, from-a-file; u of shop"
     assert flat.scrubbed(said, hidden) == "****, ****, ****, ****, ****, ****; u of shop"
+
+
+def test_a_variable_is_no_secret_by_being_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPORT", "5444")
+    monkeypatch.setenv("PGHOST", "db.example")
+    config = CONFIG | {"database.port": "${PGPORT:-5432}", "database.hostname": "${PGHOST}"}
+    said = "PostgreSQL at db.example:5444 says: connection refused."
+    assert flat.scrubbed(said, flat.secrets(config)) == said
+
+
+@pytest.mark.parametrize(
+    ("setting", "variable", "value", "secret"),
+    [
+        ("database.password", "PGPORT", "5444", "5444"),
+        ("database.hostname", "AWS_SECRET_ACCESS_KEY", "abcdef", "abcdef"),
+        ("database.hostname", "DB_PW", "abcdef", "abcdef"),
+        ("database.sslkey", "SOMETHING", "abcdef", "abcdef"),
+        ("sink.storage.options.account_key", "SOMETHING", "abcdef", "abcdef"),
+        ("database.hostname", "DATABASE_URL", "postgres://u:abcdef@host/db", "abcdef"),
+        ("sink.path", "LAKE", "s3://id:abcdef@bucket/lake", "abcdef"),
+        ("sink.path", "LAKE", "s3://bucket/lake?secret_key=abcdef", "abcdef"),
+        ("database.url", "ADDRESS", "jdbc:oracle:thin:scott/abcdef@//host", "abcdef"),
+    ],
+)
+def test_a_secret_of_a_variable_is_hidden_wherever_it_is_used(
+    monkeypatch: pytest.MonkeyPatch, setting: str, variable: str, value: str, secret: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    config = {"connector.class": "postgres", "database.port": "${PGPORT:-5432}", setting: f"${{{variable}}}"}
+    told = flat.scrubbed(f"Cannot reach {value}.", flat.secrets(config))
+    assert secret not in told
+
+
+def test_a_secret_that_several_variables_make_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGUSER", "someone")
+    monkeypatch.setenv("WORD", "abcdef")
+    hidden = flat.secrets({"connector.class": "postgres", "sink.path": "s3://${PGUSER}:${WORD}@bucket/lake"})
+    assert flat.scrubbed("s3://someone:abcdef@bucket/lake, abcdef, bucket", hidden) == "****, ****, bucket"
 
 
 def test_a_config_without_a_plugin_says_so() -> None:

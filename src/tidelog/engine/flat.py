@@ -22,6 +22,9 @@ from tidelog.errors import ConfigError
 CLASS, NAME, TASKS = "connector.class", "name", "tasks.max"
 PREFIXED = ("sink", "stream", "journal")
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SECRET_NAME = re.compile(r"pass|pwd|(^|[^a-z])pw([^a-z]|$)|secret|token|credential|key|auth|salt|dsn", re.I)
+"""In the name of a setting or of a variable. Wider than what hides a setting's own value: that one is read by its
+author, while a reference tells what somebody else keeps on this machine."""
 _SHORT = 4
 """A text shorter than this says nothing by itself, and is everywhere."""
 
@@ -157,23 +160,37 @@ def plain_reference(text: str) -> bool:
 
 
 def secrets(config: Mapping[str, str]) -> list[str]:
-    """Every text that may not be told: secrets, and what references stand for, the longest first."""
+    """Every text that no message may contain, the longest first: values of secret settings, secrets that references
+    stand for, and credentials inside other values."""
     found: set[str] = set()
     for key, text in config.items():
-        values = {text, *_resolved(text)} if secret(key) else {t for t in _resolved(text) if len(t) >= _SHORT}
+        values = {text, *_resolved(text).values()} if secret(key) else _secret_references(key, text)
         found |= values | _hidden_parts(key, text)
     return sorted((f for f in found if f and f != HIDDEN and not plain_reference(f)), key=len, reverse=True)
 
 
-def _resolved(text: str) -> set[str]:
-    """What the references in it stand for, each and together."""
+def _secret_references(key: str, text: str) -> set[str]:
+    """Of a setting that is not secret itself. A variable is secret by its own name or by the setting's; a file always
+    is, and any value is that holds credentials: a port from a variable is none of these."""
     found: set[str] = set()
+    for reference, value in _resolved(text).items():
+        named_secret = _SECRET_NAME.search(key) or _SECRET_NAME.search(reference) or "${file:" in reference
+        if redact({key: value})[key] != value:
+            found |= {value} | _hidden_parts(key, value)
+        elif named_secret and len(value) >= _SHORT:
+            found.add(value)
+    return found
+
+
+def _resolved(text: str) -> dict[str, str]:
+    """What the references in it stand for, each and together, by the text that refers to it."""
+    found: dict[str, str] = {}
     for reference in (text, *(part[0] for part in REFERENCE.finditer(text))):
         try:
-            found.add(resolve(reference))
-        except ConfigError:  # it stands for nothing here, so nothing can be told
+            found[reference] = resolve(reference)
+        except ConfigError:  # it stands for nothing here, so no message can contain it
             continue
-    return found - {text}
+    return {reference: value for reference, value in found.items() if value != text}
 
 
 def _hidden_parts(key: str, text: str) -> set[str]:
