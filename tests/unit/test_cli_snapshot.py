@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from tests.unit.test_cli import Terminal, progress, write
 from tidelog.cli import asking, display
 from tidelog.cli.main import main
-from tidelog.core.signals import Execute, Pause, Signal, Stop
+from tidelog.core.signals import Execute, Pause, Signal, Stop, matching
 from tidelog.core.snapshot import requests
 from tidelog.core.snapshot.plan import end
 from tidelog.core.snapshot.requests import Wanted
@@ -30,6 +30,7 @@ from tidelog.engine.signals import Channels
 from tidelog.engine.snapshots import NO_TABLE
 from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
 from tidelog.model.offset import Offset
+from tidelog.spark.progress import Progress
 
 Follow = Callable[[Snapshot, Signal], Snapshot]
 
@@ -205,7 +206,7 @@ def test_a_snapshot_asked_for_while_they_are_paused(home: Home, capsys: pytest.C
     with running(home, asked, Snapshot((entry(),), paused=True)):
         assert main(["snapshot", "shop", "public.items"]) == 0
     assert (
-        "shop: public.items waits to be read; the snapshots are paused; tidelog resume goes on\n"
+        "shop: public.items waits to be read; the snapshots are paused; `tidelog resume shop` continues them\n"
         in capsys.readouterr().out
     )
 
@@ -309,6 +310,11 @@ def test_stopping_what_nobody_asked_for(home: Home, capsys: pytest.CaptureFixtur
     assert main(["stop", "shop"]) == 0
     warning = "rows of the initial snapshot are not read; `tidelog snapshot shop public.orders` reads them\n"
     assert capsys.readouterr().out.endswith(warning)
+    tell(home, Snapshot((replace(entry("public.it's $new"), kind=INITIAL),)))
+    assert main(["stop", "shop"]) == 0
+    printed = capsys.readouterr().out.partition("`")[2].rpartition("`")[0]
+    *_, pattern = shlex.split(printed)
+    assert matching([pattern], ["public.it's $new", "public.its new"]) == ["public.it's $new"]
 
 
 def test_pause_without_a_run(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,6 +345,7 @@ def test_what_somebody_should_know(home: Home) -> None:
         News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "s.t", status="SKIPPED", reason="no captured table matches"),
         News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.u", status="STOPPED", reason="rows were not read"),
         News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.w", status="STOPPED", reason="rows were not read"),
+        News("TABLE_SCAN_COMPLETED", "initial", INITIAL, "s.a (old)", status="STOPPED", reason="rows were not read"),
         News("TABLE_SCAN_COMPLETED", "a", INCREMENTAL, "s.v", status="STOPPED"),
     ]
     tell(home, Snapshot(news=tuple(news)))
@@ -346,7 +353,7 @@ def test_what_somebody_should_know(home: Home) -> None:
     assert list(told.remarks) == [
         "The signal 'm' was skipped: it has no message",
         "The signal 'a': no captured table matches: s.t",
-        "s.u s.w: rows were not read; `tidelog snapshot shop s.u s.w` reads them",
+        "s.u, s.w, s.a (old): rows were not read; `tidelog snapshot shop s.u s.w 's\\.a\\ \\(old\\)'` reads them",
     ]
     tell(home, Snapshot(news=tuple(News("MALFORMED", str(n), SIGNAL, reason="no") for n in range(50))))
     told.new()
@@ -482,10 +489,9 @@ def test_elsewhere_they_are_written() -> None:
 def test_each_snapshot_that_ended_is_told_once() -> None:
     out = io.StringIO()
     board = display.Board(display.Line("shop", out))
-    usual = {"events_total": 1, "events_per_s": 0.0, "lag_ms": 0, "lag_bytes": 0, "batch_id": -1, "warnings": ()}
     ended = (Ended("initial", "COMPLETED", {"a": 1000, "b": 2000}, ms=4000),)
     for known in ((), ended, ended):
-        board.show(SimpleNamespace(**usual, snapshots=Walks(), ended=known))  # type: ignore[arg-type]
+        board.show(Progress(events_total=1, ended=known))
     assert out.getvalue().count("shop: snapshot of 2 tables: 3,000 rows in 4.0 s\n") == 1
 
 

@@ -25,6 +25,7 @@ from tidelog.core.offsets import body as bodies
 from tidelog.core.offsets.problem import refused
 from tidelog.engine.control import Control, alone, shown
 from tidelog.engine.definition import Definition
+from tidelog.engine.shell import command
 from tidelog.errors import ConfigError, Refused
 from tidelog.stores import open_store
 
@@ -232,7 +233,7 @@ def _alter(arguments: argparse.Namespace, asked: _Offsets, body: object, *, load
     if not _agreed(arguments):
         return 1
     asked.alter(body, arguments.why, load=load)
-    print(f"{asked.name}: changed; the next start goes on there. `tidelog offsets undo` takes it back.")
+    print(f"{asked.name}: changed; the next start goes on there. `{_undo_command(arguments)}` takes it back.")
     return 0
 
 
@@ -244,8 +245,14 @@ def _delete(arguments: argparse.Namespace, asked: _Offsets) -> int:
     if not _agreed(arguments):
         return 1
     asked.delete(arguments.why)
-    print(f"{asked.name}: deleted. `tidelog offsets undo` brings it back.")
+    print(f"{asked.name}: deleted. `{_undo_command(arguments)}` brings it back.")
     return 0
+
+
+def _undo_command(arguments: argparse.Namespace) -> str:
+    """The command that undoes what this one did."""
+    server = ("--server", arguments.server) if arguments.server else ()
+    return command("offsets", "undo", arguments.pipeline, *server)
 
 
 def _undo(arguments: argparse.Namespace, asked: _Offsets) -> int:

@@ -16,6 +16,7 @@ from tidelog.cli.display import Line, ended_text, walk_lines
 from tidelog.cli.signals import terminable
 from tidelog.engine import requests
 from tidelog.engine.home import Home
+from tidelog.engine.shell import command
 from tidelog.engine.snapshots import NO_TABLE
 from tidelog.engine.watching import Ended, Told, Walk, Walks, walks
 from tidelog.errors import ConfigError
@@ -68,16 +69,16 @@ def _begun(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:
     now = walks(home)
     for table, why in told.missed(id).items():
         print(f"{home.path.name}: {table} is not read: {why}")
-    print(f"{home.path.name}: {_state([walk for walk in now.tables if walk.id == id], paused=now.paused)}")
+    print(f"{home.path.name}: {_state(home, [walk for walk in now.tables if walk.id == id], paused=now.paused)}")
     return 0
 
 
-def _state(mine: Sequence[Walk], *, paused: bool) -> str:
+def _state(home: Home, mine: Sequence[Walk], *, paused: bool) -> str:
     reads = [walk.table for walk in mine if walk.begun and not paused]
     waits = [walk.table for walk in mine if walk.table not in reads]
     told = [f"the run reads {', '.join(reads)}"] if reads else []
     told += [f"{', '.join(waits)} {'waits' if len(waits) == 1 else 'wait'} to be read"] if waits else []
-    told += ["the snapshots are paused; tidelog resume goes on"] if paused else []
+    told += [f"the snapshots are paused; {_continued_by(home)}"] if paused else []
     return "; ".join(told) or "it is followed"
 
 
@@ -98,8 +99,12 @@ def _waiting(home: Home, mine: Walks) -> str:
     if requests.runner(home) is None:
         return "waiting for a run of this pipeline"
     if mine.paused:
-        return "paused; tidelog resume goes on"
+        return f"paused; {_continued_by(home)}"
     return "reading" if mine.tables else "waiting for the run to follow"
+
+
+def _continued_by(home: Home) -> str:
+    return f"`{command('resume', home.path.name)}` continues them"
 
 
 def _of(told: Told, id: str) -> Ended | None:

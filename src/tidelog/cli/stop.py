@@ -14,6 +14,7 @@ from tidelog.cli.display import mark
 from tidelog.core.signals import matching
 from tidelog.core.snapshot.state import INITIAL
 from tidelog.engine import requests
+from tidelog.engine.shell import snapshot_command
 from tidelog.engine.watching import walks
 
 EXAMPLE = """\
@@ -38,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     code = tell(home, id, done)
     lost = [walk.table for walk in running if walk.kind == INITIAL and walk.table in ended]
     if lost:
-        again = f"tidelog snapshot {home.path.name} {' '.join(lost)}"
+        again = snapshot_command(home.path.name, lost)
         print(f"{mark('warning')} {home.path.name}: rows of the initial snapshot are not read; `{again}` reads them")
     return code

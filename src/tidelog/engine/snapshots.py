@@ -24,6 +24,7 @@ from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, E
 from tidelog.core.snapshot.world import Bounds, Manifest, Now
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
+from tidelog.engine.shell import snapshot_command
 from tidelog.engine.signals import Channels
 from tidelog.engine.stage import Stage
 from tidelog.engine.trouble import Trouble
@@ -233,9 +234,10 @@ class Snapshots:
 
     def _stop(self, snapshot: Snapshot, chosen: Collection[str] | None) -> Snapshot:
         """Who stops what nobody asked for should know that it does not come by itself any more."""
-        entries = [e for e in snapshot.entries if e.kind == INITIAL and (chosen is None or e.table in chosen)]
-        if names := " ".join(e.table for e in entries):
-            _LOG.warning("%s: %s. `tidelog snapshot %s %s` reads them.", names, LOST, self._name, names)
+        tables = [e.table for e in snapshot.entries if e.kind == INITIAL and (chosen is None or e.table in chosen)]
+        if tables:
+            again = snapshot_command(self._name, tables)
+            _LOG.warning("%s: %s. `%s` reads them.", ", ".join(tables), LOST, again)
         return requests.stop(snapshot, chosen, LOST)
 
     def _ask(self, snapshot: Snapshot, signal: Execute) -> Snapshot:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.engine.home import Home
+from tidelog.engine.shell import snapshot_command
 
 _ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
 _GOOD = ("SUCCEEDED", "EMPTY")
@@ -189,6 +190,6 @@ def _remarks(found: Sequence[Mapping[str, Any]]) -> list[str]:
             case "TABLE_SCAN_COMPLETED", "STOPPED" if reason:
                 lost.append((data["connector_name"], table, reason))
     if lost:
-        name, tables = lost[0][0], " ".join(table for _, table, _ in lost)
-        remarks.append(f"{tables}: {lost[0][2]}; `tidelog snapshot {name} {tables}` reads them")
+        name, reason, tables = lost[0][0], lost[0][2], [table for _, table, _ in lost]
+        remarks.append(f"{', '.join(tables)}: {reason}; `{snapshot_command(name, tables)}` reads them")
     return remarks
