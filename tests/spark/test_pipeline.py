@@ -10,14 +10,16 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.proxy import Proxy
 from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
-from tidelog import ConfigError, PositionLost, UnsupportedChange
+from tidelog import ConfigError, PositionLost, TransientError, UnsupportedChange
 from tidelog.engine import checkpoint
 from tidelog.engine.control import Control, alone
 from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
+from tidelog.engine.startup import WAITING
 from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.progress import Progress
 from tidelog.stores import open_store
@@ -323,3 +325,28 @@ def test_runs_without_anything_to_do_leave_the_store_as_it_is(
     (after,) = control.kept("shop")
     assert (after.batch, after.offset) == (before.batch, before.offset)
     assert checkpoint.committed(Home.at("shop")).batch == after.batch  # type: ignore[union-attr]
+
+
+def test_a_run_waits_for_a_database_that_comes_up_later(
+    spark: SparkSession, database: Database, build: Build, proxy: Proxy, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    source = {"database.hostname": proxy.host, "database.port": str(proxy.port), "snapshot.mode": "initial"}
+    pipeline = build(source=source)
+    proxy.refuse()
+    with pytest.raises(TransientError, match=r"Check database\.hostname"):
+        pipeline.run(spark, once=True)
+    seen: list[Progress] = []
+
+    def watch(progress: Progress) -> None:
+        seen.append(progress)
+        proxy.accept()
+        if progress.events_total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(spark, watch=watch)
+    assert seen[0].state == WAITING
+    assert "Check database.hostname" in seen[0].warnings[0]
+    assert rows(tmp_path, "t", "id") == [(1,)]

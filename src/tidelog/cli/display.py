@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from tidelog.core.settings import size_text
+from tidelog.engine.startup import WAITING
 
 if TYPE_CHECKING:
     from tidelog.contracts import Status
@@ -93,7 +94,8 @@ class Board:
             self._line.say(ended_text(ended))
         self._told = len(progress.ended)
         self._line.warn(progress.warnings)
-        self._line.show(progress_text(progress), walk_lines(progress.snapshots), urgent=urgent)
+        text = WAITING if progress.state == WAITING else progress_text(progress)
+        self._line.show(text, walk_lines(progress.snapshots), urgent=urgent)
 
 
 def progress_text(progress: Progress) -> str:

@@ -18,6 +18,7 @@ from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.owner import claim, owner_of
 from tidelog.engine.readers import Known, Readers
+from tidelog.engine.startup import WAITING, start_when_reachable
 from tidelog.engine.storage import files_of, journal_of
 from tidelog.journal.files import Files
 
@@ -38,6 +39,8 @@ def run_apart(
         connector = connector_of(definition)
         try:
             _serve(definition, home, connector, stop, watch, expiry_s)
+        except _Stopped:
+            return
         finally:
             connector.close()
 
@@ -64,7 +67,8 @@ def _serve(
         abandoned=Notices(connector.snapshot_settings(), home, definition.name).abandoned,
     )
     forgotten: list[Known] = []
-    prepared = connector.prepare()
+    first = not readers.note()
+    prepared = start_when_reachable(connector.prepare, _waiting(stop, watch), first=first)
     start = readers.resume(readers.least(expiry_s, forgotten.append), prepared)
     note = readers.note() or json.dumps(connector.document(start, 0, 0))
     capture.start(start, note)
@@ -79,6 +83,19 @@ def _serve(
             watch(_with_warning(capture.status(), forgotten))
     finally:
         capture.stop()
+
+
+class _Stopped(Exception):
+    """`stop` was set before the database answered."""
+
+
+def _waiting(stop: threading.Event, watch: Callable[[Status], None]) -> Callable[[str], None]:
+    def wait(reason: str) -> None:
+        watch(Status(WAITING, warning=reason))
+        if stop.is_set():
+            raise _Stopped
+
+    return wait
 
 
 def _publish(home: Home, files: Files) -> Callable[[Status], None]:

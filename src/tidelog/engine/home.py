@@ -46,6 +46,11 @@ class Home:
         return self.path / "checkpoint"
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a batch was ever planned."""
+        return any(self.checkpoint.glob("offsets/[0-9]*"))
+
+    @property
     def journal(self) -> Path:
         return self.path / "journal"
 

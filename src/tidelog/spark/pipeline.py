@@ -31,6 +31,7 @@ from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump
 from tidelog.engine.stage import Stage
+from tidelog.engine.startup import WAITING, start_when_reachable
 from tidelog.engine.storage import files_of
 from tidelog.engine.watching import Ended, Told, walks
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
@@ -82,9 +83,18 @@ class Pipeline:
         once: bool = False,
         watch: Callable[[Progress], None] | None = None,
     ) -> Progress:
-        """Stream until interrupted, or with `once` until everything that the log holds now is delivered."""
-        with self.start(spark, once=once) as run:
-            return run.wait(watch or (lambda _: None))
+        """Stream until interrupted, or with `once` until everything that the log holds now is delivered. A database
+        that does not answer yet is waited for, unless `once` is set."""
+        watch = watch or (lambda _: None)
+        with self.start(spark, once=True) if once else self._start_when_reachable(spark, watch) as run:
+            return run.wait(watch)
+
+    def _start_when_reachable(self, spark: SparkSession | None, watch: Callable[[Progress], None]) -> Run:
+        return start_when_reachable(
+            lambda: self.start(spark),
+            lambda reason: watch(Progress(state=WAITING, warnings=(reason,))),
+            first=not Home.at(self.definition.name).has_begun,
+        )
 
     def start(self, spark: SparkSession | None = None, *, once: bool = False) -> Run:
         """Stream in the background; the run is a context manager that stops it."""
@@ -163,7 +173,7 @@ class Run:
 
     def _prepare(self, jump: Jump | None) -> None:
         """What is missing is created, or told. Where a lost place in the log is made good, that is the source's."""
-        began = any(self._home.checkpoint.glob("offsets/[0-9]*"))
+        began = self._home.has_begun
         if jump is not None:
             self._connector.prepare(resuming=jump.offset is not None)
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):

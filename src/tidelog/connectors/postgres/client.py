@@ -287,4 +287,6 @@ def translated(config: Config) -> Iterator[None]:
             ) from exc
         raise sqlstate.error(config, state, text.rstrip(".")) from exc
     except OSError as exc:
-        raise TransientError(f"The connection to {config.host}:{config.port} broke ({exc.strerror}).") from exc
+        raise TransientError(
+            f"The connection to {config.host}:{config.port} broke ({exc.strerror}).", hint=sqlstate.UNREACHABLE
+        ) from exc

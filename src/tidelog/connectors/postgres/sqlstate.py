@@ -16,6 +16,8 @@ START_OVER = (
     "snapshot.mode: when_needed it does so by itself. A plain query needs a new name and checkpoint."
 )
 
+UNREACHABLE = "Check database.hostname and database.port, and that the server runs and is reachable."
+
 _TLS = "TLS"
 SETTINGS_CURE = {
     "28000": "Check database.user and database.sslmode, and pg_hba.conf on the server.",
@@ -38,6 +40,8 @@ _CONNECT_STATES = (
 """What a connection that fails tells in words alone: the driver gives no SQLSTATE then, and TLS has none."""
 _TIME_CURES = ("08", "40", "53", "55", "57", "58")
 """Classes of SQLSTATE: connection, conflict of transactions, resources, state, intervention, system."""
+_NO_CONNECTION = ("", "08")
+"""The driver gives no SQLSTATE for a connection that could not be opened or was cut."""
 _SLOT_BUSY = "55006"
 
 
@@ -52,7 +56,8 @@ def error(config: Config, state: str, text: str) -> TidelogError:
         )
     if state in SETTINGS_CURE:
         return ConfigError(f"PostgreSQL at {config.host}:{config.port} says: {text}.", hint=SETTINGS_CURE[state])
-    return TransientError(f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}.")
+    hint = UNREACHABLE if state[:2] in _NO_CONNECTION else ""
+    return TransientError(f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}.", hint=hint)
 
 
 def in_bulk(config: Config, state: str, text: str) -> TidelogError:

@@ -1,0 +1,44 @@
+"""A start beside a database that does not answer yet, as when both come up with the machine: it is retried.
+
+A first start gives up after a minute, because its settings may be wrong. A pipeline that has run before knows that they
+are right, and waits as long as it would in the middle of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidelog.errors import TransientError
+
+T = TypeVar("T")
+
+WAITING = "waiting for the database"
+_FIRST_START_S = 60.0
+_BACKOFF_S = (0.5, 1, 2, 5, 10)
+_LOOK_S = 0.1
+
+
+def start_when_reachable(attempt: Callable[[], T], watch: Callable[[str], None], *, first: bool) -> T:
+    """The result of `attempt`, which is repeated after a `TransientError`. `watch` gets the reason several times a
+    second while the next attempt is due, and ends the waiting by raising."""
+    deadline = time.monotonic() + (_FIRST_START_S if first else math.inf)
+    failures = 0
+    while True:
+        try:
+            return attempt()
+        except TransientError as exc:
+            if time.monotonic() >= deadline:
+                raise
+            reason = str(exc)
+        _pause(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)], watch, reason)
+        failures += 1
+
+
+def _pause(seconds: float, watch: Callable[[str], None], reason: str) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        watch(reason)
+        time.sleep(_LOOK_S)
