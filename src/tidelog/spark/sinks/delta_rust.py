@@ -22,6 +22,7 @@ from tidelog.core.fold import match
 from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
+from tidelog.spark.sinks.delta_properties import commit_properties
 from tidelog.spark.sinks.delta_ranges import Ranges
 from tidelog.spark.sinks.stretches import stretches
 from tidelog.spark.sinks.target import DELETE, Known, Mark, Merge, Target, pad, portions
@@ -108,7 +109,8 @@ class RustTarget:
 
     def describe(self, properties: Mapping[str, str]) -> None:
         with self._guard():
-            self._existing().alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+            if not commit_properties(self._existing(), properties):
+                self._existing().alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
     def extend(self, fields: Sequence[pa.Field]) -> None:
         with self._guard():

@@ -1,0 +1,96 @@
+"""Table properties without an upgrade of the protocol.
+
+Where a table's features are listed (timestamps without a zone need that), delta-rs adds `variantType` and others to the
+list with any property that it sets, and readers that don't know them refuse the table. So the commit is written here:
+metadata alone. It needs a store that creates a file only if there is none, which Python has for local folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tidelog.errors import TransientError
+
+_FEATURES_LISTED = 7
+"""The writer version from which on a protocol lists its features."""
+_UNCONCERNED = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "columnMapping",
+    "deletionVectors",
+    "generatedColumns",
+    "invariants",
+    "timestampNtz",
+    "variantType",
+}
+"""Features that ask nothing of a commit without files. Others may: commit timestamps, catalogs."""
+
+
+def commit_properties(table: Any, properties: Mapping[str, str]) -> bool:
+    """Whether the properties were committed here; otherwise delta-rs has to set them."""
+    log = _local_log(table.table_uri)
+    if log is None or not _is_affected(table.protocol()):
+        return False
+    table.update_incremental()
+    actions = (_commit_info(properties), _metadata(table, properties))
+    _create(log / f"{table.version() + 1:020d}.json", "".join(f"{json.dumps(action)}\n" for action in actions))
+    table.update_incremental()
+    return True
+
+
+def _is_affected(protocol: Any) -> bool:
+    return protocol.min_writer_version >= _FEATURES_LISTED and set(protocol.writer_features or ()) <= _UNCONCERNED
+
+
+def _local_log(uri: str) -> Path | None:
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(unquote(parts.path) if parts.scheme else uri) / "_delta_log"
+
+
+def _commit_info(properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "commitInfo": {
+            "timestamp": int(time.time() * 1000),
+            "operation": "SET TBLPROPERTIES",
+            "operationParameters": {"properties": json.dumps(dict(properties))},
+            "engineInfo": "tidelog",
+        }
+    }
+
+
+def _metadata(table: Any, properties: Mapping[str, str]) -> dict[str, Any]:
+    now = table.metadata()
+    return {
+        "metaData": {
+            "id": now.id,
+            "name": now.name,
+            "description": now.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": list(now.partition_columns),
+            "createdTime": now.created_time,
+            "configuration": {**now.configuration, **properties},
+        }
+    }
+
+
+def _create(file: Path, text: str) -> None:
+    """Whole, and only if no other writer has committed this version: a link never replaces a file."""
+    draft = file.parent / f".{uuid.uuid4().hex}.tmp"
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.link(draft, file)
+    except FileExistsError as exc:
+        raise TransientError(f"Another writer committed to the Delta table {file.parent.parent}.") from exc
+    finally:
+        draft.unlink(missing_ok=True)
