@@ -14,6 +14,7 @@ from tidelog.core.settings import (
     nearest,
     parse,
     patterns,
+    port,
     resolve,
     size,
 )
@@ -114,6 +115,13 @@ def test_booleans() -> None:
     assert [boolean(t) for t in ("false", "No", "off", "0")] == [False] * 4
     with pytest.raises(ValueError, match="true or false"):
         boolean("maybe")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "65536", "99999", "1.5", ""])
+def test_a_port_is_one_that_can_be_connected_to(text: str) -> None:
+    with pytest.raises(ValueError, match="number"):
+        port(text)
+    assert port("65535") == 65535
 
 
 def test_counts_are_not_negative() -> None:

@@ -99,6 +99,13 @@ def count(text: str) -> int:
     return number
 
 
+def port(text: str) -> int:
+    number = whole(text)
+    if not 1 <= number <= 65535:
+        raise ValueError("a port is a number from 1 to 65535")
+    return number
+
+
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

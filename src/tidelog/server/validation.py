@@ -13,14 +13,14 @@ from typing import Any
 
 from tidelog import connectors
 from tidelog.connectors import Plugin
-from tidelog.core.settings import REFERENCE, Setting, boolean, count, nearest, patterns, unknown, whole
+from tidelog.core.settings import REFERENCE, Setting, boolean, count, nearest, patterns, port, unknown, whole
 from tidelog.engine import flat
 from tidelog.engine.definition import JOURNAL, STREAM
 from tidelog.errors import ConfigError
 
 GROUPS = ("Common", "Source", "Snapshot", "Sink", "Stream", "Journal")
 _SNAPSHOT = re.compile(r"(incremental\.)?(snapshot|signal|notification)\.|read\.only")
-_TYPES = {boolean: "BOOLEAN", int: "INT", whole: "INT", count: "LONG", patterns: "LIST"}
+_TYPES = {boolean: "BOOLEAN", int: "INT", whole: "INT", port: "INT", count: "LONG", patterns: "LIST"}
 
 
 @dataclass(frozen=True)

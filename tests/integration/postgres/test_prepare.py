@@ -59,6 +59,21 @@ def test_a_publication_that_was_there_stays(hasty: Database) -> None:
     assert hasty.execute(PUBLICATIONS) == [(1,)]
 
 
+@pytest.mark.parametrize("resuming", [False, True])
+def test_a_publication_that_others_make_has_to_be_there(database: Database, resuming: bool) -> None:
+    """PostgreSQL 18 would stream nothing without it, and say nothing."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    connector = PostgresConnector(config(database, publication__autocreate__mode="disabled"))
+    if resuming:
+        database.execute(f"CREATE PUBLICATION {connector._config.publication} FOR TABLE t")
+        connector.prepare()
+        database.execute(f"DROP PUBLICATION {connector._config.publication}")
+    with pytest.raises(ConfigError, match="no change would ever arrive"):
+        connector.prepare(resuming=resuming)
+    slots = database.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()")
+    assert slots == [(int(resuming),)]
+
+
 def test_a_lost_slot_publishes_nothing(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with pytest.raises(PositionLost):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidelog.connectors.iseries import needs, queries
 from tidelog.connectors.iseries.catalog import Catalog
-from tidelog.connectors.iseries.client import Session
+from tidelog.connectors.iseries.client import UNREACHABLE, Session
 from tidelog.connectors.iseries.config import Config
 from tidelog.connectors.iseries.journals import chain_of, of_files
 from tidelog.contracts import Finding
@@ -21,8 +21,7 @@ def findings(config: Config) -> list[Finding]:
             found.append(Finding("ok", "connection", f"{config.user} is logged in to {config.host}:{config.port}."))
             found.extend(_system(session, config))
     except TidelogError as exc:
-        cure = exc.hint or "Check database.hostname and database.port, and that the Mapepire server runs there."
-        found.append(Finding("error", "check" if found else "connection", exc.message, cure))
+        found.append(Finding("error", "check" if found else "connection", exc.message, exc.hint or UNREACHABLE))
     return found
 
 

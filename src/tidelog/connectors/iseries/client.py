@@ -156,6 +156,9 @@ class Session:
             raise error from None  # the driver's own error may repeat what was sent
 
 
+UNREACHABLE = "Check database.hostname and database.port, and that the Mapepire server runs there."
+
+
 class _NothingThere(Exception):
     """The journal has no entries of this kind."""
 
@@ -188,7 +191,8 @@ def translate(message: str, config: Config, *, state: str = "", connecting: bool
             f"The connection to {config.host}:{config.port} is not trusted ({message}).",
             hint="Check database.ssl.ca, or set database.ssl.verify to false.",
         )
-    return TransientError(f"{config.host}:{config.port} can't be used now ({message}).")
+    hint = UNREACHABLE if connecting else ""
+    return TransientError(f"{config.host}:{config.port} can't be used now ({message}).", hint=hint)
 
 
 def _state(exc: BaseException) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidelog.connectors.iseries import ccsid
 from tidelog.contracts import Limits
 from tidelog.core import selecting
-from tidelog.core.settings import Setting, boolean, count, parse
+from tidelog.core.settings import Setting, boolean, count, parse, port
 from tidelog.core.snapshot import settings as snapshots
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
@@ -27,7 +27,7 @@ def name(text: str) -> str:
 
 SETTINGS = (
     Setting("database.hostname", "Host name or address of the system.", "localhost"),
-    Setting("database.port", "Port of the Mapepire server on it.", "8076", int),
+    Setting("database.port", "Port of the Mapepire server on it.", "8076", port),
     Setting(
         "database.user",
         "User profile; it needs *USE and *OBJEXIST of the journal, and *USE of its receivers and of the tables.",

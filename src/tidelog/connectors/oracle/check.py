@@ -15,7 +15,7 @@ from tidelog.connectors.oracle import pending, queries, survey
 from tidelog.connectors.oracle.catalog import Catalog
 from tidelog.connectors.oracle.client import Session, as_reader
 from tidelog.connectors.oracle.config import Config
-from tidelog.connectors.oracle.faults import SessionGone
+from tidelog.connectors.oracle.faults import UNREACHABLE, SessionGone
 from tidelog.connectors.oracle.logs import gathering
 from tidelog.contracts import Finding
 from tidelog.core.settings import nearest, size_text
@@ -59,8 +59,7 @@ def findings(config: Config) -> list[Finding]:
                     found.extend(part(scene))
                 found.extend(survey.findings(reader, config, scene.captured, scene.database))
     except TidelogError as exc:
-        cure = exc.hint or "Check database.hostname, database.port and database.dbname, and that the listener runs."
-        found.append(Finding("error", "check" if found else "connection", exc.message, cure))
+        found.append(Finding("error", "check" if found else "connection", exc.message, exc.hint or UNREACHABLE))
     return found
 
 

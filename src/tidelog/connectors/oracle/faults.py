@@ -93,6 +93,7 @@ _SETTINGS_CURE = {
 _SLOW = "Raise database.query.timeout.ms if the server needs more time for its log files; tidelog tries again."
 _DRIVER_LOST = {**dict.fromkeys((1001, 4011, 4027, 6000, 6001, 6002, 6003, 6005), _NET), 4024: _SLOW}
 """Numbers of the driver's own errors (DPY) that mean that there is no connection any more."""
+UNREACHABLE = "Check database.hostname, database.port and database.dbname, and that the listener runs."
 _NUMBERED = re.compile(r"(ORA|DPY|DPI|PLS)-(\d{3,5})(?!\d)")
 
 
@@ -117,7 +118,7 @@ def classify(where: str, text: str, *, operational: bool = False) -> TidelogErro
         if kind_of == "DPY" and number in _DRIVER_LOST:
             return ConnectionLost(said, hint=_DRIVER_LOST[number])
     if operational:
-        return TransientError(said)
+        return TransientError(said, hint=UNREACHABLE)
     return ConfigError(f"Oracle refused a statement: {reason(text)}.", hint="`tidelog check` looks for causes.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.core import selecting
-from tidelog.core.settings import Setting, boolean, count
+from tidelog.core.settings import Setting, boolean, count, port
 from tidelog.core.snapshot import settings as snapshots
 
 BUFFERED, UNBUFFERED = "logminer", "logminer_unbuffered"
@@ -17,7 +17,7 @@ def names(text: str) -> tuple[str, ...]:
 
 CONNECTION = (
     Setting("database.hostname", "Host name or address of the server.", "localhost"),
-    Setting("database.port", "Port of its listener.", "1521", int),
+    Setting("database.port", "Port of its listener.", "1521", port),
     Setting("database.user", "User that mines the log: in a container database a common one (c##…).", None),
     Setting(
         "database.password", "Its password; better written as ${ORACLE_PASSWORD} or ${file:/path}.", "", secret=True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.core import selecting
-from tidelog.core.settings import Setting, boolean, count, parse
+from tidelog.core.settings import Setting, boolean, count, parse, port
 from tidelog.core.snapshot import settings as snapshots
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9_]{1,63}")
 
 SETTINGS = (
     Setting("database.hostname", "Host name or address of the server, or the folder of its socket.", "localhost"),
-    Setting("database.port", "Port of the server.", "5432", int),
+    Setting("database.port", "Port of the server.", "5432", port),
     Setting("database.user", "Role that reads the log; it needs REPLICATION and SELECT.", None),
     Setting("database.password", "Its password; better written as ${PGPASSWORD} or ${file:/path}.", "", secret=True),
     Setting("database.dbname", "Database to capture.", None),

@@ -76,6 +76,7 @@ class Slot:
             check.require_room_for_slot(session, self._config)
         created = False
         if self._config.autocreate == "disabled":
+            self._require_publication(session)
             self._require_signals(session)
         elif not (looking and slots):
             created = self._publish(session, before_slot=not slots)
@@ -94,6 +95,16 @@ class Slot:
             if names := self._config.selection.blurred_keys(table):
                 meaning, cure = survey.blurred_key(names)
                 raise ConfigError(f"The table {table.qualified} can't be captured. {meaning}", hint=cure)
+
+    def _require_publication(self, session: Session) -> None:
+        """Since PostgreSQL 18 the server streams nothing, and reports no error, if a publication is missing."""
+        if session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [self._config.publication]):
+            return
+        raise ConfigError(
+            f"The publication {self._config.publication} does not exist, and publication.autocreate.mode is disabled: "
+            "no change would ever arrive.",
+            hint="`tidelog check` prints the SQL that creates it. Or correct publication.name.",
+        )
 
     def _require_signals(self, session: Session) -> None:
         """Of a publication that others made."""
