@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -31,7 +31,7 @@ from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump
 from tidelog.engine.stage import Stage
-from tidelog.engine.startup import WAITING, start_when_reachable
+from tidelog.engine.startup import start_when_reachable
 from tidelog.engine.storage import files_of
 from tidelog.engine.watching import Ended, Told, walks
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
@@ -40,7 +40,7 @@ from tidelog.model.schema import Table
 from tidelog.spark import sinks
 from tidelog.spark.batches import Batches
 from tidelog.spark.present import Present
-from tidelog.spark.progress import Progress, Tally
+from tidelog.spark.progress import Progress, Tally, waiting
 from tidelog.spark.session import is_local, register, session, warm
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
@@ -86,15 +86,9 @@ class Pipeline:
         """Stream until interrupted, or with `once` until everything that the log holds now is delivered. A database
         that does not answer yet is waited for, unless `once` is set."""
         watch = watch or (lambda _: None)
-        with self.start(spark, once=True) if once else self._start_when_reachable(spark, watch) as run:
+        start, first = partial(self.start, spark, once=once), not Home.at(self.definition.name).has_begun
+        with start() if once else start_when_reachable(start, waiting(watch), first=first) as run:
             return run.wait(watch)
-
-    def _start_when_reachable(self, spark: SparkSession | None, watch: Callable[[Progress], None]) -> Run:
-        return start_when_reachable(
-            lambda: self.start(spark),
-            lambda reason: watch(Progress(state=WAITING, warnings=(reason,))),
-            first=not Home.at(self.definition.name).has_begun,
-        )
 
     def start(self, spark: SparkSession | None = None, *, once: bool = False) -> Run:
         """Stream in the background; the run is a context manager that stops it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tidelog.engine.startup import WAITING
 from tidelog.engine.watching import Ended, Walks
 
 _RECENT_S = 5.0
@@ -31,6 +32,11 @@ class Progress:
     """The tables whose rows are being read."""
     ended: tuple[Ended, ...] = ()
     """The snapshots that ended during this run."""
+
+
+def waiting(watch: Callable[[Progress], None]) -> Callable[[str], None]:
+    """Shows by `watch` why a run has not started yet."""
+    return lambda reason: watch(Progress(state=WAITING, warnings=(reason,)))
 
 
 class Tally:
