@@ -120,6 +120,7 @@ def test_a_variable_is_no_secret_by_being_a_variable(monkeypatch: pytest.MonkeyP
         ("database.hostname", "DATABASE_URL", "postgres://u:abcdef@host/db", "abcdef"),
         ("sink.path", "LAKE", "s3://id:abcdef@bucket/lake", "abcdef"),
         ("sink.path", "LAKE", "s3://bucket/lake?secret_key=abcdef", "abcdef"),
+        ("column.mask.hash.SHA-256.with.salt.pepper", "SOMETHING", "abcdef", "abcdef"),
         ("database.url", "ADDRESS", "jdbc:oracle:thin:scott/abcdef@//host", "abcdef"),
     ],
 )

@@ -175,7 +175,8 @@ def _secret_references(key: str, text: str) -> set[str]:
     found: set[str] = set()
     for reference, value in _resolved(text).items():
         named_secret = _SECRET_NAME.search(key) or _SECRET_NAME.search(reference) or "${file:" in reference
-        if redact({key: value})[key] != value:
+        (shown,) = redact({key: value}).values()
+        if shown != value:
             found |= {value} | _hidden_parts(key, value)
         elif named_secret and len(value) >= _SHORT:
             found.add(value)
