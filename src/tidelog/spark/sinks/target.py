@@ -206,24 +206,13 @@ def uri(root: str, *names: str) -> str:
 def folder_name(name: str) -> str:
     """The name as a folder that every reader and store takes, different from that of any other name.
 
-    Letters, digits and `_` of ASCII stand for themselves, every other byte of UTF-8 is `-` and two digits (`k-c3-a4`
-    for `kä`): some readers take the escapes of a URL for the name of the file. So is a leading `_`, which marks the
-    sink's own folders and what Spark does not read. Capitals are told once more at the end, for stores that don't
-    distinguish them: `--u` where all letters are capitals, else the positions of those that are, as a bit mask."""
-    return _ESCAPED.sub(lambda found: "".join(f"-{byte:02x}" for byte in found[0].encode()), name) + _case_mark(name)
+    Letters, digits and `_` of ASCII stand for themselves. Every other byte of UTF-8 is `-` and two digits (`k-c3-a4` for
+    `kä`), because some readers take the escapes of a URL for the name of the file. A leading `_` is escaped too: it marks
+    the sink's own folders, and Spark does not read them."""
+    return _ESCAPED.sub(lambda found: "".join(f"-{byte:02x}" for byte in found[0].encode()), name)
 
 
 _ESCAPED = re.compile(r"^_|[^A-Za-z0-9_]")
-
-
-def _case_mark(name: str) -> str:
-    letters = re.sub(r"[^A-Za-z]", "", name)
-    if letters == letters.lower():
-        return ""
-    if letters == letters.upper():
-        return "--u"
-    capitals = sum(1 << position for position, letter in enumerate(name) if "A" <= letter <= "Z")
-    return f"--{capitals:x}"
 
 
 def own_uri(root: str, name: str) -> str:
