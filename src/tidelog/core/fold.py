@@ -94,7 +94,7 @@ def carry(folded: Folded, key: Sequence[str], found: pa.Table) -> Folded:
     for name, mask in folded.keeps.items():
         wanted = mask[rows]
         if wanted.any():
-            upserts = _assign(upserts, name, rows[wanted], found[name], at[wanted])
+            upserts = assign(upserts, name, rows[wanted], found[name], at[wanted])
         left = mask.copy()
         left[rows] = False
         keeps[name] = left
@@ -102,12 +102,13 @@ def carry(folded: Folded, key: Sequence[str], found: pa.Table) -> Folded:
 
 
 def answer(folded: Folded, key: Sequence[str], columns: Sequence[str], found: pa.Table) -> Folded:
-    """Take `columns` that no change of the batch told from `found`, the source's rows of today, by the present key."""
+    """Take `columns` that no change of the batch told from `found`, the source's rows of today, by the present key;
+    a column that it lacks stays as it is."""
     upserts, keeps = folded.upserts, dict(folded.keeps)
     at = match(upserts.select(list(key)), found, key)
-    for name in (c for c in columns if c in keeps):
+    for name in (c for c in columns if c in keeps and c in found.column_names):
         rows = np.flatnonzero(keeps[name] & (at >= 0))
-        upserts = _assign(upserts, name, rows, found[name], at[rows])
+        upserts = assign(upserts, name, rows, found[name], at[rows])
         keeps[name] = keeps[name] & (at < 0)
     told = replace(folded, upserts=upserts, keeps=_some(keeps))
     needed = gaps(told)[folded.origins[ROW].to_numpy()]
@@ -366,7 +367,7 @@ def _columns(keys: pa.Table, touch: Ints, rows: pa.Table, row: Ints, names: Sequ
     return pa.table(columns, schema=pa.schema([rows.schema.field(n) for n in names]))
 
 
-def _assign(table: pa.Table, name: str, rows: Ints, values: pa.ChunkedArray, at: Ints) -> pa.Table:
+def assign(table: pa.Table, name: str, rows: Ints, values: pa.ChunkedArray, at: Ints) -> pa.Table:
     """Set `name` in some rows from `values[at]`; -1 gives null."""
     column, count = table[name], table.num_rows
     new = values.cast(column.type).take(pa.array(at, mask=at < 0))

@@ -92,7 +92,7 @@ def verify(
         except pa.ArrowException as exc:
             failure = TidelogError(
                 f"Its rows could not be read or compared: {exc}.",
-                hint="Leave its widest columns out (column.exclude.list) in a copy of the definition, and compare again.",
+                hint="Leave its widest columns out (column.exclude.list) in a copy of the definition, and try again.",
             )
             report = TableReport(table.qualified, Comparison(), failure=failure)
         reports.append(report)

@@ -26,7 +26,7 @@ BYTES = {1: 2 * MIB, 4: 50 * MIB}
 
 
 def filled(world: World) -> None:
-    world.database.execute("CREATE TABLE wide (id int PRIMARY KEY, v text, b bytea)")
+    world.database.execute("CREATE TABLE wide (id int PRIMARY KEY, v text STORAGE EXTERNAL, b bytea STORAGE EXTERNAL)")
     for key, length in TEXTS.items():
         letter = '"' if key == 4 else "x"
         content = f"decode(repeat('0a22', {BYTES[key] // 2}), 'hex')" if key in BYTES else "NULL"

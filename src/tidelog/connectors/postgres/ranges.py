@@ -11,7 +11,9 @@ from tidelog.model.schema import Column, Table
 _BYTES_PER_RANGE = 128 << 20
 _WITH_LENGTH = frozenset({"text", "varchar", "bytea"})
 """Types whose length the server knows without reading a value that lies outside of its row."""
-_FIXED = frozenset({"bool", "int2", "int4", "int8", "oid", "float4", "float8", "date", "timestamp", "timestamptz", "uuid"})
+_FIXED = frozenset(
+    {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "date", "timestamp", "timestamptz", "uuid"}
+)
 """Types that never make a row wide."""
 
 
@@ -21,7 +23,8 @@ def boundaries(table: Table, source: str, key: str, rows: int, size: int = _BYTE
     count = f"row_number() OVER (ORDER BY {key}) AS n"
     width = _width(table)
     if not width:
-        return f"SELECT format('%s', k) FROM (SELECT {key} AS k, {count} FROM {source}) s WHERE n % {rows} = 0 ORDER BY n"
+        counted = f"SELECT {key} AS k, {count} FROM {source}"
+        return f"SELECT format('%s', k) FROM ({counted}) s WHERE n % {rows} = 0 ORDER BY n"
     measured = f"SELECT {key} AS k, {count}, {width} AS w FROM {source}"
     summed = f"SELECT k, n, w, sum(w) OVER (ORDER BY n) AS total FROM ({measured}) r"
     fills = f"div(total, {size}) > div(total - w, {size})"

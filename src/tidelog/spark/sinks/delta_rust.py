@@ -24,8 +24,9 @@ from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
 from tidelog.spark.sinks.delta_properties import commit_properties
 from tidelog.spark.sinks.delta_ranges import Ranges
+from tidelog.spark.sinks.staged_answers import StagedAnswers, staged
 from tidelog.spark.sinks.stretches import stretches
-from tidelog.spark.sinks.target import DELETE, Known, Mark, Merge, Target, pad, portions
+from tidelog.spark.sinks.target import DELETE, Answers, Known, Mark, Merge, Target, pad, portions
 
 FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
@@ -39,6 +40,8 @@ STRETCH_BYTES = 256 << 20
 """How much of a table is held in memory at most so that its files stay neighbours."""
 PORTION_ROWS, PORTION_BYTES = 200_000, 64 << 20
 """How much of a table is looked through at a time."""
+FILL_ROWS, FILL_BYTES = 1_000_000, 128 << 20
+"""How much of a table is given the answers of the source at a time."""
 SIZE = "delta.targetFileSize"
 
 
@@ -116,13 +119,24 @@ class RustTarget:
         with self._guard():
             self._existing().alter.add_columns([driver().Field.from_arrow(f) for f in fields])
 
-    def rewrite(self, steps: Sequence[Step]) -> None:
-        listed = relisted(self.properties().get(COUNTED), self._shape().names, steps)
+    def rewrite(self, steps: Sequence[Step], answers: Answers | None = None) -> None:
+        if answers is None:
+            self._rewrite(steps, None)
+            return
+        with staged(answers) as on_disk:
+            self._rewrite(steps, on_disk)
+
+    def _rewrite(self, steps: Sequence[Step], answers: StagedAnswers | None) -> None:
+        distant_names = answers.distant_names if answers is not None else set()
+        listed = relisted(self.properties().get(COUNTED), self._shape().names, steps, distant_names)
         if listed is not None:
             self.describe({COUNTED: joined(listed)})
-        old = self._existing().scan()
         shape = pa.schema([s.field for s in steps])
-        batches = (b for part in _read(old) for b in transform(steps, pa.Table.from_batches([part])).to_batches())
+        parts = (pa.Table.from_batches([batch]) for batch in _read(self._existing().scan()))
+        parts = (transform(steps, part) for part in parts)
+        if answers is not None:  # each portion looks through the answers of its range of keys
+            parts = (answers.fill(part) for part in portions(parts, FILL_ROWS, FILL_BYTES))
+        batches = (batch for part in parts for batch in part.to_batches())
         self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
