@@ -184,6 +184,12 @@ class DeltaSink:
         plan = evolve.plan(present, self._wanted(job.table, job.selection), job.table, job.key, self.parse)
         for note in plan.notes:
             LOG.info("%s: %s", job.table.qualified, note)
+        for name in plan.unproven:
+            LOG.warning(
+                "%s: the key %s may have been rewritten (ALTER COLUMN ... USING); if it was, snapshot the table again",
+                job.table.qualified,
+                name,
+            )
         noted = backfill.pending(target)
         if noted or plan.asked:
             delivered = {c.name for c in job.selection.columns_of(job.table)} - set(job.key)
