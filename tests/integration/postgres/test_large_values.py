@@ -11,18 +11,21 @@ import pyarrow as pa
 import pytest
 
 from tests.integration.postgres.world import World
+from tidelog.connectors import chunk_reader
 from tidelog.connectors.postgres import connector as postgres
 from tidelog.connectors.postgres import ranges
 from tidelog.connectors.postgres.connector import PostgresConnector, create
+from tidelog.contracts import Scan, Span
 from tidelog.engine.verify import verify
 from tidelog.model.schema import Table
 from tidelog.spark.reading import read_target
 from tidelog.spark.sinks.delta_rust import RustEngine
 
 MIB = 1 << 20
-TEXTS = {1: MIB - 1, 2: 3 * MIB, 3: 0, 4: 17 * MIB, 5: 64 * MIB}
+TEXTS = {1: MIB - 1, 2: 3 * MIB, 3: 0, 4: 9 * MIB, 5: 17 * MIB}
 """Length of the text by key, all of quotes in one of them: COPY writes these twice."""
-BYTES = {1: 2 * MIB, 4: 50 * MIB}
+BYTES = {1: 2 * MIB, 4: 20 * MIB}
+LARGEST = 64 * MIB, 50 * MIB
 
 
 def filled(world: World) -> None:
@@ -49,13 +52,29 @@ def lengths(batches: Iterator[pa.RecordBatch]) -> dict[int, tuple[int, int | Non
     return found
 
 
-def test_reading_a_table(connector: PostgresConnector) -> None:
+def test_reading_a_table(connector: PostgresConnector, world: World) -> None:
+    text, content = LARGEST
+    world.database.execute(f"INSERT INTO wide VALUES (6, repeat('x', {text}), decode(repeat('ff', {content}), 'hex'))")
     [table] = connector.tables()
-    expected = {key: (length, BYTES.get(key)) for key, length in TEXTS.items()}
+    expected = {key: (length, BYTES.get(key)) for key, length in TEXTS.items()} | {6: LARGEST}
     assert lengths(connector.read(table, ["id", "v", "b"])) == expected
-    keys = pa.table({"id": pa.array([2, 4, 5], pa.int32())})
-    assert lengths(connector.read_keys(table, ["id", "v", "b"], keys)) == {k: expected[k] for k in (2, 4, 5)}
-    assert lengths(connector.read_range(table, ["id", "v", "b"], "3", None)) == {k: expected[k] for k in (4, 5)}
+    keys = pa.table({"id": pa.array([2, 4, 6], pa.int32())})
+    assert lengths(connector.read_keys(table, ["id", "v", "b"], keys)) == {k: expected[k] for k in (2, 4, 6)}
+    assert lengths(connector.read_range(table, ["id", "v", "b"], "4", None)) == {k: expected[k] for k in (5, 6)}
+
+
+@pytest.mark.parametrize("texts", [False, True], ids=["typed", "envelope"])
+def test_a_chunk(connector: PostgresConnector, world: World, texts: bool) -> None:
+    [table] = connector.tables()
+    scan = Scan(table, table.key)
+    with closing(
+        chunk_reader("postgres", world.options).open(scan, Span(None, None), attempt="a", texts=texts)
+    ) as chunk:
+        batches = list(chunk.rows())
+        chunk.end()
+    found = {int(key): size for key, size in lengths(iter(batches)).items()}
+    digits = {key: 2 + 2 * size for key, size in BYTES.items()} if texts else BYTES
+    assert found == {key: (length, digits.get(key)) for key, length in TEXTS.items()}
 
 
 def test_a_portion_of_a_table_is_bounded_by_bytes(
@@ -77,7 +96,7 @@ def copied(connector: PostgresConnector, table: Table, folder: Path) -> None:
 
 
 def test_verify(connector: PostgresConnector, world: World, tmp_path: Path) -> None:
-    """Also what differs in the last byte of 50 MB is found, and the table behind a broken one is compared."""
+    """Also what differs in the last byte of many is found, and the table behind a broken one is compared."""
     world.database.execute("CREATE TABLE zoo (id int PRIMARY KEY); INSERT INTO zoo VALUES (1)")
     for table in connector.tables():
         copied(connector, table, tmp_path)

@@ -32,7 +32,7 @@ HARMLESS = {
     "a collation": 'ALTER TABLE t ALTER COLUMN a TYPE text COLLATE "C"',
     "a file": "VACUUM FULL t",
     "no rows": "TRUNCATE t",
-    "definitions": "ALTER TABLE t ALTER COLUMN a SET DEFAULT 'x', ALTER COLUMN n SET NOT NULL, ALTER w SET STATISTICS 7",
+    "definitions": "ALTER TABLE t ALTER a SET DEFAULT 'x', ALTER n SET NOT NULL, ALTER w SET STATISTICS 7",
     "a new column": "ALTER TABLE t ADD COLUMN x double precision DEFAULT random()",
 }
 

@@ -40,8 +40,8 @@ SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull,
  WHERE a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attrelid, a.attnum
 """
-"""Of a partitioned table the newest file of its partitions counts. It is looked up no earlier than the column's row: so a
-new definition never comes with the file of before."""
+"""Of a partitioned table the newest file of its partitions counts. It is looked up no earlier than the column's row: so
+a new definition never comes with the file of before."""
 
 _KEYS = """
 SELECT DISTINCT ON (i.indrelid) i.indrelid,

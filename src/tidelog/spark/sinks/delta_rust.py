@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step, plain, transform
 from tidelog.core.fold import match
+from tidelog.core.large import pieces, wide
 from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
@@ -439,7 +440,9 @@ def _properties(mark: Mark | None) -> Any:
 
 
 def _read(reader: Any) -> Iterator[pa.RecordBatch]:
-    yield from pa.RecordBatchReader.from_stream(reader)
+    """Batches as they come: thousands of rows each, so they are cut where these are large."""
+    for batch in pa.RecordBatchReader.from_stream(reader):
+        yield from pieces(batch)
 
 
 def _shape_of(table: Any) -> pa.Schema:
@@ -447,5 +450,6 @@ def _shape_of(table: Any) -> pa.Schema:
 
 
 def _strict(rows: pa.Table) -> pa.Table:
-    """Without field metadata: a merge would compare it."""
-    return rows.cast(pa.schema([f.remove_metadata() for f in rows.schema]))
+    """Without field metadata, because a merge would compare it; the engine joins all arrays of a column, so what is too
+    large for 32 bits comes with 64."""
+    return wide(rows).cast(pa.schema([f.remove_metadata() for f in wide(rows).schema]))
