@@ -452,4 +452,5 @@ def _shape_of(table: Any) -> pa.Schema:
 def _strict(rows: pa.Table) -> pa.Table:
     """Without field metadata, because a merge would compare it; the engine joins all arrays of a column, so what is too
     large for 32 bits comes with 64."""
-    return wide(rows).cast(pa.schema([f.remove_metadata() for f in wide(rows).schema]))
+    rows = wide(rows)
+    return rows.cast(pa.schema([f.remove_metadata() for f in rows.schema]))
