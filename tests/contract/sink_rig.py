@@ -129,6 +129,8 @@ class Answers:
     """What it shows has seen the log up to here."""
     now: Table | None = None
     """The table as it is by now; None: as the log tells of it."""
+    told: Table | None = None
+    """The version that the log told of last."""
 
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         self.asked.append(tuple(columns))
@@ -143,7 +145,7 @@ class Answers:
         yield from self.read(table, columns)  # more than asked for, as a source may
 
     def present(self, ids: Sequence[int]) -> list[Table]:  # noqa: ARG002
-        return [self.now or ORDERS]
+        return [self.now or self.told or ORDERS]
 
     def horizon(self) -> Watermark:
         return self.seen
@@ -195,6 +197,7 @@ class Rig:
     ) -> Batch:
         chosen = selection or Selection()
         met = tuple(dict.fromkeys([*(v for v, _ in runs), *versions]))
+        self.source.told = met[-1]
         changes = TableChanges(
             met, [(v, rows(v, events, chosen)) for v, events in runs], snapshotting, keep, (self.next, 0)
         )

@@ -1,19 +1,18 @@
-"""What a sink asks of the source: never more at a time than it may hold, and again when it broke half-way."""
+"""What a sink asks of the source: never more at a time than it may hold, and no more than it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.sink_rig import Answers, Rig, c, crash_after, table, u
+from tests.contract.sink_rig import Answers, Rig, c, table, u
 from tidelog.model.schema import Column, Table
 from tidelog.spark.sinks import asking
-from tidelog.spark.sinks.delta_rust import RustTarget
-from tidelog.spark.sinks.target import Merge
+from tidelog.spark.sinks.staged_answers import StagedAnswers
 
 PLAIN = table(Column("id", "int4", nullable=False), Column("name", "text"))
 ASKING = table(*PLAIN.columns, Column("extra", "text", number=3, rewritten=True))
@@ -38,40 +37,18 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     return rig
 
 
-def merged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each merge brings."""
-    seen: list[int] = []
-    real = RustTarget.merge
-
-    def merge(target: RustTarget, merge: Merge, *rest: Any) -> None:
-        seen.append(merge.rows.num_rows)
-        real(target, merge, *rest)
-
-    monkeypatch.setattr(RustTarget, "merge", merge)
-    return seen
-
-
 def test_a_column_of_a_whole_table_comes_in_portions(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = merged(monkeypatch)
+    sizes: list[int] = []
+    real = StagedAnswers._add
+
+    def add(answers: StagedAnswers, writer: pq.ParquetWriter, portion: pa.Table) -> None:
+        sizes.append(portion.num_rows)
+        real(answers, writer, portion)
+
+    monkeypatch.setattr(StagedAnswers, "_add", add)
     rig.feed((ASKING, [c(id=8, name="8", extra="told")]))
-    assert max(sizes) == 3
+    assert sizes == [3, 3, 2]
     assert {row["id"]: row["extra"] for row in rig.read(ASKING)} == {**{i: f"e{i}" for i in IDS}, 8: "told"}
-
-
-def test_a_crash_between_two_portions(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = rig.batch((ASKING, [c(id=8, name="8", extra="told")]))
-    crash_after(monkeypatch, RustTarget, "merge")
-    with pytest.raises(KeyboardInterrupt):
-        rig.sink.apply(batch)
-    monkeypatch.undo()
-    assert rig.sink._target(ASKING).properties()["tidelog.asked"] == asking.OPEN  # before the first was written
-    assert rig.sink._target(ASKING).properties()["tidelog.pending"] == '["extra"]'
-    rig.restart()
-    rig.sink.apply(batch)
-    assert {row["id"]: row["extra"] for row in rig.read(ASKING)} == {**{i: f"e{i}" for i in IDS}, 8: "told"}
-    properties = rig.sink._target(ASKING).properties()
-    assert properties["tidelog.pending"] == ""
-    assert properties["tidelog.asked"] != asking.OPEN
 
 
 def test_only_rows_of_the_batch_are_asked_for(rig: Rig) -> None:

@@ -22,10 +22,10 @@ from tidelog import __version__, connectors
 from tidelog.cli import display, verify
 from tidelog.cli.main import COMMANDS, main
 from tidelog.contracts import Finding, Lag, Status
-from tidelog.core.compare import Difference, compare
+from tidelog.core.compare import Comparison, Difference, compare
 from tidelog.engine.home import Home
 from tidelog.engine.verify import TableReport
-from tidelog.errors import TransientError
+from tidelog.errors import ConfigError, TransientError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
@@ -370,6 +370,14 @@ def test_lines_name_lacking_columns() -> None:
     rows = pa.table({"id": [1]})
     told = list(verify.lines(TableReport("public.t", compare(rows, rows, ["id"]), lacking=("v",)), values=False))
     assert told[1] == "    the target has no column v"
+
+
+def test_a_table_that_could_not_be_compared_says_why() -> None:
+    report = TableReport("public.t", Comparison(), failure=ConfigError("It is locked.", hint="Try again."))
+    assert not report.in_sync
+    told = list(verify.lines(report, values=False))
+    assert told[0].endswith("public.t could not be compared: It is locked.")
+    assert told[1].strip() == "Try again."
 
 
 # -- the status line -------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 Goes through every captured table by ranges of its key and names the rows that are
 missing in the target, extra in it, or different. While the pipeline runs, a
-difference counts only if it stays.
-Exit code: 0 in sync, 1 differences found.
+difference counts only if it stays. A table that cannot be read is named, and the
+others are compared.
+Exit code: 0 in sync, 1 differences found, 2 a table could not be compared.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             watch=watch,
         )
     print(report)
-    return 0 if report.in_sync else 1
+    return 2 if report.failures else 0 if report.in_sync else 1
 
 
 def _patience(home: Home) -> Again:
@@ -103,6 +104,11 @@ def lines(report: TableReport, *, values: bool) -> Iterator[str]:
     result = report.result
     if report.in_sync:
         yield f"{mark('ok')} {report.table}: {result.rows:,} rows"
+        return
+    if report.failure is not None:
+        yield f"{mark('error')} {report.table} could not be compared: {report.failure.message}"
+        if report.failure.hint:
+            yield f"    {report.failure.hint}"
         return
     parts = [f"{n:,} {kind}" for n, kind in _counts(report) if n]
     yield f"{mark('error')} {report.table}: {', '.join(parts)}; the source has {result.rows:,} rows"

@@ -62,7 +62,7 @@ class Comparison:
 def compare(source: pa.Table, target: pa.Table, key: Sequence[str], *, examples_max: int = 10) -> Comparison:
     """Both hold the same columns; without a key, rows are compared as wholes."""
     names = list(key) or source.column_names
-    source, target = source.combine_chunks(), target.combine_chunks()
+    source, target = _with_wide_offsets(source).combine_chunks(), _with_wide_offsets(target).combine_chunks()
     left, right = _pairs(source, target, names)
     missing = np.setdiff1d(np.arange(source.num_rows), left)
     extra = np.setdiff1d(np.arange(target.num_rows), right)
@@ -74,6 +74,12 @@ def compare(source: pa.Table, target: pa.Table, key: Sequence[str], *, examples_
         *_changed(source, target, left, right, rows[:examples_max], wrong, names),
     ]
     return Comparison(source.num_rows, len(missing), len(extra), len(rows), tuple(examples[:examples_max]))
+
+
+def _with_wide_offsets(table: pa.Table) -> pa.Table:
+    """Texts and bytes addressed by 64 bits: a column of a range may hold more than the 2 GiB that 32 bits reach."""
+    wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return table.cast(pa.schema([f.with_type(wide.get(f.type, f.type)) for f in table.schema]))
 
 
 def _pairs(source: pa.Table, target: pa.Table, key: Sequence[str]) -> tuple[Ints, Ints]:
@@ -172,11 +178,11 @@ def _common(a: pa.DataType, b: pa.DataType) -> Iterator[pa.DataType]:
         yield pa.int64()
     yield a
     yield b
-    yield pa.string()
+    yield pa.large_string()
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())])
+    return pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.large_string())])
 
 
 def _absent(kind: str, table: pa.Table, rows: Ints, key: Sequence[str]) -> list[Difference]:

@@ -7,6 +7,9 @@ under another name. The rules, per column:
 - renamed: the target's column is renamed;
 - widened (int2→int4→int8, float4→float8, a decimal with more digits, and what has one text only→string): cast;
 - retyped otherwise: the database rewrote the old values and its log says nothing of it: the source answers by key;
+- defined anew while the table's rows were rewritten (`Column.storage`, `Column.definition`), be it with the same type:
+  the values may be others, and the source answers by key. A key cannot be asked for by itself: it is cast, with a
+  warning;
 - dropped: the column stays in the target, holds what it held, and is null in new rows.
 
 Law: a target that followed is the same whichever versions it met on the way; rows of an older version that sit in the
@@ -30,6 +33,7 @@ from tidelog.model.schema import UNSURE, Column, Table
 from tidelog.model.selection import Selection
 
 NUMBER, TYPE, MODIFIER = "tidelog.number", "tidelog.type", "tidelog.modifier"
+STORAGE, DEFINITION = "tidelog.storage", "tidelog.definition"
 
 Parse = Callable[[str, Table, Column], Any]
 """The database's text of a value as a Python value or an Arrow scalar."""
@@ -51,6 +55,8 @@ class Step:
     """Only the source knows the values of old rows."""
     replaces: bool = False
     """The target has another column of this name, whose values go."""
+    unproven: bool = False
+    """A key whose values may have been rewritten: nothing proves that the old ones are still right."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,10 @@ class Plan:
         return tuple(s.field for s in new) if simple and plain else None
 
     @property
+    def unproven(self) -> list[str]:
+        return [s.field.name for s in self.steps if s.unproven]
+
+    @property
     def asked(self) -> tuple[str, ...]:
         return tuple(s.field.name for s in self.steps if s.ask)
 
@@ -85,7 +95,8 @@ def describe(schema: pa.Schema, columns: Iterable[Column]) -> pa.Schema:
 
 def _identified(field: pa.Field, column: Column) -> pa.Field:
     identity = {NUMBER: str(column.number), TYPE: column.type, MODIFIER: str(column.modifier)}
-    return pa.field(field.name, field.type, nullable=True, metadata=identity)
+    traces = {STORAGE: column.storage, DEFINITION: column.definition} if column.definition else {}
+    return pa.field(field.name, field.type, nullable=True, metadata=identity | traces)
 
 
 def plan(present: pa.Schema, wanted: pa.Schema, table: Table, key: Sequence[str], parse: Parse) -> Plan:
@@ -118,21 +129,41 @@ def _successor(field: pa.Field, wanted: pa.Schema, present: pa.Schema) -> pa.Fie
 
 
 def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
-    doubtful = (_unsure(old) or _unsure(new)) and new.name not in key
+    is_key = new.name in key
+    doubtful = (_unsure(old) or _unsure(new)) and not is_key
     way = "ask" if doubtful else passage(old, new)
+    rewritten = way != "ask" and _may_be_rewritten(old, new)
     notes = [f"{old.name} is now called {new.name}"] if old.name != new.name else []
-    if way == "same":
+    if way == "same" and not rewritten:
         kept = (
             new.with_metadata(old.metadata) if old.name == new.name else new
         )  # a lasting note is no reason to rewrite
         return Step(kept, old.name, note=", ".join(notes))
-    if way == "ask" and new.name in key:
+    if way == "ask" and is_key:
         raise UnsupportedChange(
             f"The key column {new.name} changed its type from {_meta(old, TYPE)} to {_meta(new, TYPE)}.",
             hint="Rows of the target can no longer be found by key: snapshot the table into a new target.",
         )
-    notes.append(f"{new.name} is now {_meta(new, TYPE)} instead of {_meta(old, TYPE)}")
-    return Step(new, old.name, note=", ".join(notes), ask=way == "ask")
+    if way != "same":
+        notes.append(f"{new.name} is now {_meta(new, TYPE)} instead of {_meta(old, TYPE)}")
+    ask = way == "ask" or (rewritten and not is_key)
+    if rewritten:
+        notes.append(f"the values of {new.name} may have been rewritten")
+    if ask:
+        notes.append(f"{new.name} is read from the source")
+    return Step(new, old.name, note=", ".join(notes), ask=ask, unproven=rewritten and is_key)
+
+
+def _may_be_rewritten(old: pa.Field, new: pa.Field) -> bool:
+    """Whether the database may have computed the column's values anew, though the types alone would let them pass. A
+    target from before traces were kept proves nothing of a type that changed."""
+    was, now = ((_meta(f, STORAGE), _meta(f, DEFINITION)) for f in (old, new))
+    if not now[1]:
+        return False
+    if not was[1]:
+        types = [(_meta(f, TYPE), _meta(f, MODIFIER)) for f in (old, new)]
+        return bool(types[0][0]) and types[0] != types[1]
+    return was[0] != now[0] and was[1] != now[1]
 
 
 def _add(field: pa.Field, table: Table, parse: Parse, replaces: bool, unsure: bool) -> Step:

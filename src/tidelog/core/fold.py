@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.core.large import take
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Table
 
@@ -94,7 +95,7 @@ def carry(folded: Folded, key: Sequence[str], found: pa.Table) -> Folded:
     for name, mask in folded.keeps.items():
         wanted = mask[rows]
         if wanted.any():
-            upserts = _assign(upserts, name, rows[wanted], found[name], at[wanted])
+            upserts = assign(upserts, name, rows[wanted], found[name], at[wanted])
         left = mask.copy()
         left[rows] = False
         keeps[name] = left
@@ -102,12 +103,13 @@ def carry(folded: Folded, key: Sequence[str], found: pa.Table) -> Folded:
 
 
 def answer(folded: Folded, key: Sequence[str], columns: Sequence[str], found: pa.Table) -> Folded:
-    """Take `columns` that no change of the batch told from `found`, the source's rows of today, by the present key."""
+    """Take `columns` that no change of the batch told from `found`, the source's rows of today, by the present key;
+    a column that it lacks stays as it is."""
     upserts, keeps = folded.upserts, dict(folded.keeps)
     at = match(upserts.select(list(key)), found, key)
-    for name in (c for c in columns if c in keeps):
+    for name in (c for c in columns if c in keeps and c in found.column_names):
         rows = np.flatnonzero(keeps[name] & (at >= 0))
-        upserts = _assign(upserts, name, rows, found[name], at[rows])
+        upserts = assign(upserts, name, rows, found[name], at[rows])
         keeps[name] = keeps[name] & (at < 0)
     told = replace(folded, upserts=upserts, keeps=_some(keeps))
     needed = gaps(told)[folded.origins[ROW].to_numpy()]
@@ -129,7 +131,7 @@ def give_up(folded: Folded, rows: Ints) -> Folded:
     left[rows] = False
     deletes = folded.deletes
     if DELETED not in folded.upserts.column_names:
-        deletes = pa.concat_tables([deletes, folded.upserts.take(pa.array(rows)).select(deletes.column_names)])
+        deletes = pa.concat_tables([deletes, take(folded.upserts.select(deletes.column_names), pa.array(rows))])
     at = folded.origins[ROW].to_numpy()
     origins = folded.origins.filter(pa.array(left[at]))
     numbers = pa.array((np.cumsum(left) - 1)[at[left[at]]], pa.int64())
@@ -191,7 +193,7 @@ class _Log:
         stamp = rows["_commit_ts"][int(ends[-1])] if len(ends) else None
         order = _order(op, ends, reads_last)
         if order is not None:
-            rows, op, absent = rows.take(order), op[order], {c: m[order] for c, m in absent.items()}
+            rows, op, absent = take(rows, pa.array(order)), op[order], {c: m[order] for c, m in absent.items()}
             whole = whole[order]
         return _Log(rows.combine_chunks(), op, _some(absent), whole, len(ends) > 0, stamp)
 
@@ -344,7 +346,7 @@ def _resolve(log: _Log, touches: _Touches, kept: Ints, soft: bool) -> tuple[pa.T
         source = at[kept]
         keeps[name] = ~known[source]
         index = pa.array(touches.row[source], mask=keeps[name])
-        upserts = upserts.set_column(names.index(name), upserts.field(name), log.rows[name].take(index))
+        upserts = upserts.set_column(names.index(name), upserts.field(name), take(log.rows[name], index))
         rooted[keeps[name]] = source[keeps[name]]
     return upserts, _some(keeps), _origins(touches, kept, rooted)
 
@@ -361,19 +363,20 @@ def _origins(touches: _Touches, kept: Ints, rooted: Ints) -> pa.Table:
 
 def _columns(keys: pa.Table, touch: Ints, rows: pa.Table, row: Ints, names: Sequence[str]) -> pa.Table:
     """`names` with the key of the touch and the rest of the row: a death by key change has the old key."""
-    own, rest = keys.take(touch), rows.select([n for n in names if n not in keys.column_names]).take(row)
+    own = keys.take(touch)
+    rest = take(rows.select([n for n in names if n not in keys.column_names]), pa.array(row))
     columns = [own[n] if n in keys.column_names else rest[n] for n in names]
     return pa.table(columns, schema=pa.schema([rows.schema.field(n) for n in names]))
 
 
-def _assign(table: pa.Table, name: str, rows: Ints, values: pa.ChunkedArray, at: Ints) -> pa.Table:
+def assign(table: pa.Table, name: str, rows: Ints, values: pa.ChunkedArray, at: Ints) -> pa.Table:
     """Set `name` in some rows from `values[at]`; -1 gives null."""
     column, count = table[name], table.num_rows
-    new = values.cast(column.type).take(pa.array(at, mask=at < 0))
+    new = take(values.cast(column.type), pa.array(at, mask=at < 0))
     pick = np.arange(count)
     pick[rows] = count + np.arange(len(rows))
     both = pa.chunked_array([*column.chunks, *new.chunks], column.type)
-    return table.set_column(table.column_names.index(name), table.field(name), both.take(pa.array(pick)))
+    return table.set_column(table.column_names.index(name), table.field(name), take(both, pa.array(pick)))
 
 
 def _some(masks: Mapping[str, Mask]) -> dict[str, Mask]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tidelog.contracts import Connector
 from tidelog.core.compare import Comparison, compare
+from tidelog.errors import TidelogError
 from tidelog.model.schema import Column, Table
 
 ROWS_PER_RANGE = 200_000
@@ -35,10 +36,12 @@ class TableReport:
     """The target has no such table."""
     lacking: tuple[str, ...] = ()
     """Columns that the target does not have."""
+    failure: TidelogError | None = None
+    """Why the table could not be compared to its end; None when it was."""
 
     @property
     def in_sync(self) -> bool:
-        return not (self.result.differences or self.lacking or (self.absent and self.result.rows))
+        return not (self.failure or self.result.differences or self.lacking or (self.absent and self.result.rows))
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,15 @@ class Report:
     def in_sync(self) -> bool:
         return all(t.in_sync for t in self.tables)
 
+    @property
+    def failures(self) -> int:
+        """How many tables could not be compared."""
+        return sum(t.failure is not None for t in self.tables)
+
     def __str__(self) -> str:
         verdict = "in sync" if self.in_sync else "not in sync"
-        return f"{verdict}: {len(self.tables):,} tables, {self.rows:,} rows, {self.differences:,} differences"
+        failures = f", {self.failures:,} tables not compared" if self.failures else ""
+        return f"{verdict}: {len(self.tables):,} tables, {self.rows:,} rows, {self.differences:,} differences{failures}"
 
 
 def verify(
@@ -72,10 +81,20 @@ def verify(
     again: Again = lambda _: False,
     watch: Callable[[TableReport], None] = lambda _: None,
 ) -> Report:
-    """Compare these tables; `watch` hears of each as soon as it is done."""
+    """Compare these tables; `watch` hears of each as soon as it is done. A table that cannot be read is reported as
+    failed, and the others are compared all the same."""
     reports = []
     for table in tables:
-        report = _table(source, table, read_target, examples_max, rows_per_range, again)
+        try:
+            report = _table(source, table, read_target, examples_max, rows_per_range, again)
+        except TidelogError as exc:
+            report = TableReport(table.qualified, Comparison(), failure=exc)
+        except pa.ArrowException as exc:
+            failure = TidelogError(
+                f"Its rows could not be read or compared: {exc}.",
+                hint="Leave its widest columns out (column.exclude.list) in a copy of the definition, and try again.",
+            )
+            report = TableReport(table.qualified, Comparison(), failure=failure)
         reports.append(report)
         watch(report)
     return Report(tuple(reports))

@@ -31,6 +31,11 @@ class Column:
     """The text of the value that rows older than the column hold, if the database keeps one."""
     rewritten: bool = False
     """Old rows hold values that only the source knows (a volatile default): they have to be read from there."""
+    storage: str = ""
+    """Names the files in which the database held the table's rows when the column was defined; empty where the
+    connector does not know. Rows that are rewritten go into other files."""
+    definition: str = ""
+    """Names the change of the catalog that defined the column last; empty where the connector does not know."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from tidelog import connectors
 from tidelog.contracts import FAILURES, ChunkReader, Decoded, Decoder, Key, OpenChunk, Scan, Slice, Span
 from tidelog.core.fold import META, Run
+from tidelog.core.large import PIECE_BYTES, pieces
 from tidelog.core.snapshot import watermark, window
 from tidelog.core.snapshot.world import Manifest
 from tidelog.engine.stage import Note, Stage
@@ -263,11 +264,18 @@ def _key(table: Table, selection: Selection, rows: pa.Table) -> Sequence[str]:
     return table.key if set(table.key) <= set(rows.column_names) else selection.key_of(table)
 
 
+def _small(rows: pa.Table) -> list[pa.Table]:
+    """In parts, where the rows are large: JSON texts are larger still, and a column of them is one array."""
+    if rows.nbytes <= PIECE_BYTES:
+        return [rows]
+    return [pa.Table.from_batches([piece]) for batch in rows.to_batches() for piece in pieces(batch)]
+
+
 def envelopes(task: Emit, chunk: Chunk, decoder: Decoder, selection: Selection) -> list[Decoded]:
     """The rows, read as texts, in the envelope; the very last row of an initial snapshot says so."""
     texts = chunk.rows.drop_columns([n for n in META if n in chunk.rows.column_names])
     cut = max(0, texts.num_rows - 1) if task.last else texts.num_rows
-    parts = [(texts.slice(0, cut), task.snapshot), (texts.slice(cut), "last")]
+    parts = [(part, task.snapshot) for part in _small(texts.slice(0, cut))] + [(texts.slice(cut), "last")]
     return [
         decoder.read_envelope(part, chunk.table, selection, snapshot=word, position=chunk.position, ts_us=chunk.read_us)
         for part, word in parts

@@ -6,10 +6,11 @@ log's word on names and types of columns always wins, and the catalog only adds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.connectors.postgres.client import Session
+from tidelog.connectors.postgres.rewrites import Rewrites, differ, keep_traces
 from tidelog.connectors.postgres.wire import Relation, RelationColumn
 from tidelog.model.schema import UNSURE, Column, Table
 from tidelog.model.selection import Selection
@@ -25,13 +26,22 @@ SELECT t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod,
 """
 
 _COLUMNS = """
+WITH RECURSIVE part(root, oid) AS (
+    SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY(%s)
+    UNION ALL
+    SELECT p.root, i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+), file(root, name) AS (
+    SELECT root, coalesce(max(pg_relation_filenode(oid)::bigint)::text, '') FROM part GROUP BY root
+)
 SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull,
        CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
-       a.atthasdef OR a.attidentity <> '', a.atthasmissing, a.attgenerated
-  FROM pg_attribute a
- WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
+       a.atthasdef OR a.attidentity <> '', a.atthasmissing, a.attgenerated, f.name, a.xmin::text
+  FROM pg_attribute a JOIN file f ON f.root = a.attrelid
+ WHERE a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attrelid, a.attnum
 """
+"""Of a partitioned table the newest file of its partitions counts. It is looked up no earlier than the column's row: so
+a new definition never comes with the file of before."""
 
 _KEYS = """
 SELECT DISTINCT ON (i.indrelid) i.indrelid,
@@ -72,6 +82,8 @@ class Attribute:
     fill: str | None
     rewritten: bool
     generated: bool
+    storage: str
+    definition: str
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,7 @@ class Catalog:
         self._session = session
         self._selection = selection
         self._types: dict[int, Resolved] = {}
+        self._rewrites = Rewrites()
 
     def describe(self, relation: Relation, known: Table | None) -> Table:
         """The version of a table that a relation message announces; `known` is the version before it.
@@ -100,11 +113,12 @@ class Catalog:
         message. When it has moved on, a column that was known keeps its identity, and that of a new one is unsure."""
         attributes = [a for a in self._attributes([relation.oid]).get(relation.oid, []) if not a.generated]
         self._learn([c.type_oid for c in relation.columns])
-        if [_as_relation(a) for a in attributes] == [replace(c, in_identity=False) for c in relation.columns]:
+        shown = [_as_relation(a) for a in attributes] == [replace(c, in_identity=False) for c in relation.columns]
+        if shown:
             columns = tuple(map(self._column, relation.columns, attributes))
         else:
             columns = tuple(self._remembered(c, known) for c in relation.columns)
-        return Table(
+        table = Table(
             id=relation.oid,
             schema=relation.schema,
             name=relation.name,
@@ -112,6 +126,7 @@ class Catalog:
             key=self._key(relation),
             old_image=_IDENTITIES.get(relation.identity, "key"),
         )
+        return table if not shown else keep_traces(self._rewrites.trace(table, known), known)
 
     def locked(self) -> frozenset[int]:
         """The tables that DDL may be changing, unseen until it commits."""
@@ -126,6 +141,12 @@ class Catalog:
         """These tables as they are now; what is gone is left out."""
         found = [row for row in self._session.query(_TABLES) if row[0] in set(oids)]
         return self._tables(found)
+
+    def changed(self, known: Mapping[int, Table]) -> list[tuple[Table, Table]]:
+        """The tables that are no longer as they are known, before and now."""
+        pairs = ((known[table.id], table) for table in self.present(list(known)))
+        traced = ((before, self._rewrites.trace(now, before)) for before, now in pairs)
+        return [(before, now) for before, now in traced if before.shape != now.shape or differ(before, now)]
 
     def _tables(self, found: Sequence[tuple[int, str, str, str]]) -> list[Table]:
         oids = [row[0] for row in found]
@@ -156,6 +177,8 @@ class Catalog:
             number=attribute.number,
             fill=attribute.fill if same_type else None,
             rewritten=attribute.rewritten or not same_type,
+            storage=attribute.storage,
+            definition=attribute.definition,
         )
 
     def _remembered(self, column: RelationColumn, known: Table | None) -> Column:
@@ -177,11 +200,11 @@ class Catalog:
 
     def _attributes(self, oids: Sequence[int]) -> dict[int, list[Attribute]]:
         found: dict[int, list[Attribute]] = {}
-        for oid, name, number, type_oid, modifier, not_null, fill, default, missing, generated in self._session.query(
-            _COLUMNS, [list(oids)]
-        ):
+        for row in self._session.query(_COLUMNS, [list(oids)]):
+            oid, name, number, type_oid, modifier, not_null, fill, default, missing, generated, storage, xmin = row
+            rewritten = bool(default and not missing)
             attribute = Attribute(
-                name, number, type_oid, modifier, not_null, fill, bool(default and not missing), bool(generated)
+                name, number, type_oid, modifier, not_null, fill, rewritten, bool(generated), storage, xmin
             )
             found.setdefault(oid, []).append(attribute)
         return found

@@ -95,8 +95,9 @@ class Session:
             cursor.execute(sql)
             return cursor.fetchall()
 
-    def copy(self, sql: str, rows: int) -> Iterator[bytes]:
-        """The rows of a query as CSV texts of about `rows` rows; every value is quoted, NULL is empty."""
+    def copy(self, sql: str, rows: int, size: int) -> Iterator[bytes]:
+        """The rows of a query as CSV texts of about `rows` rows or `size` bytes, always whole rows: a text is larger
+        than `size` by at most one row. Every value is quoted, NULL is empty."""
         statement = f"COPY ({sql}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
         with (
             translated(self._config),
@@ -104,11 +105,14 @@ class Session:
             cursor.copy(statement) as copy,
         ):
             gathered: list[bytes] = []
+            gathered_bytes = 0
             for line in copy:
                 gathered.append(bytes(line))
-                if len(gathered) >= rows:
-                    yield b"".join(gathered)
-                    gathered = []
+                gathered_bytes += len(line)
+                if len(gathered) >= rows or gathered_bytes >= size:
+                    text = b"".join(gathered)
+                    gathered, gathered_bytes = [], 0  # before the caller goes on: a row may have a gigabyte
+                    yield text
             if gathered:
                 yield b"".join(gathered)
 

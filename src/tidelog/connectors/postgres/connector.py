@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, types, walk
+from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, ranges, types, walk
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader
 from tidelog.connectors.postgres.config import Config
@@ -24,7 +23,8 @@ from tidelog.errors import ConfigError, TidelogError, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
-_ROWS_PER_READ = 50_000
+_ROWS_PER_READ, _BYTES_PER_READ = 50_000, 16 << 20
+"""How much of a table is parsed at a time; a row that is larger comes alone."""
 _PATIENCE_S = 2
 """For tables that DDL holds: the stream waits while a snapshot is planned."""
 
@@ -162,26 +162,26 @@ class PostgresConnector:
 
     def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with Session(as_reader(self._config), whole=True) as session:
-            for text in session.copy(sql, _ROWS_PER_READ):
+            for text in session.copy(sql, _ROWS_PER_READ, _BYTES_PER_READ):
                 yield self._typed(text, table, columns)
 
     def bounds(self, table: Table, rows: int) -> list[str]:
         if not table.key or not _sorts_alike(table.column(table.key[0]), self._config.selection):
             return []
-        key = _key(table, self._config.selection)
-        numbered = f"SELECT {key} AS k, row_number() OVER (ORDER BY {key}) AS n FROM {self._source(table)}"
-        sql = f"SELECT format('%s', k) FROM ({numbered}) s WHERE n % {int(rows)} = 0 ORDER BY n"
+        sql = ranges.boundaries(table, self._source(table), _key(table, self._config.selection), rows)
         with Session(as_reader(self._config), whole=True) as session:
             found = [str(row[0]) for row in session.query(sql)]
         return list(dict.fromkeys(found))
 
     def _typed(self, text: bytes, table: Table, columns: Sequence[str]) -> pa.RecordBatch:
+        # The text is one block: Arrow refuses a row that reaches over more than two, and their default is 1 MiB.
+        names = [f"c{i}" for i in range(len(columns))]
         texts = csv.read_csv(
-            BytesIO(text),
-            read_options=csv.ReadOptions(column_names=[f"c{i}" for i in range(len(columns))]),
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=names, block_size=len(text)),
             parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(
-                column_types={f"c{i}": pa.string() for i in range(len(columns))},
+                column_types={name: pa.string() for name in names},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

@@ -181,8 +181,7 @@ class PostgresTail:
         if time.monotonic() - self._asked < self._config.refresh_interval_s:
             return
         self._asked = time.monotonic()
-        present = self._catalog.present(list(self._framer.tables))
-        changed = [(known, t) for t in present if (known := self._framer.tables[t.id]).shape != t.shape]
+        changed = self._catalog.changed(self._framer.tables)
         if changed:
             self._pending = (int(self._session.query(LOG_END)[0][0]), changed)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,26 +37,37 @@ class Asking:
     snapshotting: bool
 
     def all(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Key and columns of every row that there is now."""
+        """Key and columns of every row that there is now; at least one portion, be it empty."""
         known, wanted = self._known(columns), self._wanted(columns)
         if self.target.properties().get(ASKED) != OPEN:
             self.target.describe({ASKED: OPEN})
-        yield from portions(_parts(known.read(self.table, wanted.names), wanted), ROWS, BYTES)
+        parts = _parts(known.read(self.table, wanted.names), wanted)
+        yield from portions(chain([wanted.empty_table()], parts), ROWS, BYTES)
         self.note()
 
     def some(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-        """Of the rows under `keys` those that exist now."""
+        """Of the rows under `keys` those that exist now, with those of the columns that the source has as the log
+        tells of them: it answers null in the others."""
         known, wanted, key = self._known(columns), self._wanted(columns), list(self.key)
+        before = self.current(columns)
         parts = portions(_parts(known.read_keys(self.table, wanted.names, keys), wanted), ROWS, BYTES)
         found = [part.filter(pa.array(match(part, keys, key) >= 0)) for part in parts]
+        after = self.current(columns)
         self.note()
-        return pa.concat_tables([wanted.empty_table(), *found])
+        answered = [*key, *(name for name in before if name in after)]
+        return pa.concat_tables([wanted.empty_table(), *found]).select(answered)
 
     def is_current(self, columns: Sequence[str]) -> bool:
         """Whether the source has key and columns still, or already, as the log tells of them: else it leaves rows or
         values out."""
-        wanted = {_identity(self.table.column(name)) for name in (*self.key, *columns)}
-        return any(wanted <= set(map(_identity, now.columns)) for now in self._known(columns).present([self.table.id]))
+        return self.current([*self.key, *columns]) == [*self.key, *columns]
+
+    def current(self, columns: Sequence[str]) -> list[str]:
+        """Those of the columns that the source has as the log tells of them; none where it has another key."""
+        for now in self._known(columns).present([self.table.id]):
+            if all(_has(now, self.table.column(name)) for name in self.key):
+                return [name for name in columns if _has(now, self.table.column(name))]
+        return []
 
     def note(self) -> str:
         """It stands before anything that was asked for is written. While the snapshot runs, that it was is enough."""
@@ -90,8 +102,13 @@ class Asking:
         return pa.schema([self.shape.field(name) for name in (*self.key, *columns)])
 
 
-def _identity(column: Column) -> tuple[int | str, str, int]:
-    return column.number if column.number > 0 else column.name, column.type, column.modifier
+def _has(now: Table, column: Column) -> bool:
+    """Whether a table has the column, under whatever name; one without a number is known by its name."""
+    return any(
+        (other.number == column.number if column.number > 0 else other.name == column.name)
+        and (other.type, other.modifier) == (column.type, column.modifier)
+        for other in now.columns
+    )
 
 
 def _parts(batches: Iterable[pa.RecordBatch], wanted: pa.Schema) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
 """A Delta table per source table that equals it: merged by key, following its schema, exactly once.
 
 Law: a batch is known by query and id, written into each table's own log with the rows. Every step before that
-commit can be done again: evolving compares the table as it is with the version it should follow, what the source
-must answer stays noted as `tidelog.pending` until it is answered, and moves are in the book of places.
+commit can be done again: evolving compares the table as it is with the version it should follow (`backfill`), and moves
+are in the book of places.
 
 While a table's snapshot is under way, the target lacks rows that exist: an update that does not tell all of such a row
 takes the rest from the source (`snapshotting`). When a snapshot is complete, rows that it has not seen end (`keep`).
@@ -13,7 +13,6 @@ A column that the source drops stays in the target. With `delete.mode` `soft` ro
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +46,7 @@ from tidelog.core.fold import (
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark.sinks import delta_spark
+from tidelog.spark.sinks import backfill, delta_spark
 from tidelog.spark.sinks.anew import read_anew
 from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
@@ -62,7 +61,6 @@ Shape = Callable[[Table, Selection], pa.Schema]
 LOG = logging.getLogger("tidelog.sinks.delta")
 
 DELETED_AT = "_deleted_at"
-PENDING = "tidelog.pending"
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class DeltaSink:
 
     def _apply(self, job: _Job) -> None:
         properties = job.target.properties()
-        self._follow(job, properties.get(PENDING))
+        self._follow(job)
         if properties.get(MISSING):
             names = [c.name for c in job.selection.columns_of(job.table) if c.name not in job.key]
             read_anew(self._asking(job), names, self.options, job.changes.told[0])
@@ -179,30 +177,27 @@ class DeltaSink:
             require_keys(run.rows, job.key, job.table.qualified)
         return run
 
-    def _follow(self, job: _Job, pending: str | None) -> None:
+    def _follow(self, job: _Job) -> None:
         """Bring the target's columns to the newest version; idempotent, also when it broke half-way."""
         target, present = job.target, job.target.schema()
         assert present is not None
         plan = evolve.plan(present, self._wanted(job.table, job.selection), job.table, job.key, self.parse)
         for note in plan.notes:
             LOG.info("%s: %s", job.table.qualified, note)
-        noted = json.loads(pending or "[]")
-        if plan.asked:
-            target.describe({PENDING: json.dumps(sorted({*noted, *plan.asked}))})
-        if plan.added is None:
+        for name in plan.unproven:
+            LOG.warning(
+                "%s: the key %s may have been rewritten (ALTER COLUMN ... USING); if it was, snapshot the table again",
+                job.table.qualified,
+                name,
+            )
+        noted = backfill.pending(target)
+        if noted or plan.asked:
+            delivered = {c.name for c in job.selection.columns_of(job.table)} - set(job.key)
+            backfill.follow(self._asking(job), plan, (noted | set(plan.asked)) & delivered)
+        elif plan.added is None:
             target.rewrite(plan.steps)
         elif plan.added:
             target.extend(plan.added)
-        if noted or plan.asked:
-            self._settle_pending(job, {*noted, *plan.asked})
-
-    def _settle_pending(self, job: _Job, names: set[str]) -> None:
-        """Set what the source answers in the rows that are there, and only in these."""
-        columns = sorted(names & {c.name for c in job.selection.columns_of(job.table)} - set(job.key))
-        if columns:
-            for answers in self._asking(job).all(columns):
-                job.target.merge(Merge(answers, job.key, (*job.key, *columns), inserts=False), None)
-        job.target.describe({PENDING: ""})
 
     def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
         """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""
@@ -214,8 +209,15 @@ class DeltaSink:
         unknown = sorted(set().union(*(run.unknown for run in runs)))
         if asked := [c for c in unknown if c in folded.keeps]:
             keys = folded.upserts.select(list(job.key)).filter(pa.array(gaps(folded)))
-            folded = answer(folded, job.key, asked, self._asking(job).some(asked, keys))
+            folded = answer(folded, job.key, asked, self._ask(job, asked, keys))
         return folded
+
+    def _ask(self, job: _Job, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """What the source answers; what it can't answer yet stays pending."""
+        found = self._asking(job).some(columns, keys)
+        if unanswered := set(columns) - set(found.column_names):
+            backfill.note_pending(job.target, backfill.pending(job.target) | unanswered)
+        return found
 
     def _asking(self, job: _Job) -> Asking:
         shape = self.shape(job.table, job.selection)
@@ -237,7 +239,7 @@ class DeltaSink:
         if not len(missing):
             return folded
         keys = folded.upserts.select(key).take(pa.array(missing))
-        found = self._asking(job).some(sorted(folded.keeps), keys)
+        found = self._ask(job, sorted(folded.keeps), keys)
         dead = folded.upserts[DELETED].to_numpy()[missing] if self.options.soft else False
         gone = missing[(match(keys, found, key) < 0) | dead]
         return give_up(answer(folded, key, sorted(folded.keeps), found), gone)

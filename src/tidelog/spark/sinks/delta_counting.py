@@ -7,7 +7,7 @@ it, for one that is renamed. So it may be done again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -27,12 +27,14 @@ def joined(names: Iterable[str]) -> str:
     return ",".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
-def relisted(told: str | None, names: Sequence[str], steps: Sequence[Step]) -> list[str] | None:
+def relisted(
+    told: str | None, names: Sequence[str], steps: Sequence[Step], distant_names: Collection[str] = ()
+) -> list[str] | None:
     """The list before the columns `names` become `steps`; None where it stays as it is. As long as there is none, what
-    stands too far behind is not counted anyway."""
+    stands too far behind is not counted anyway. The columns `distant_names` get days that no calendar has."""
     counted = counted_of(told, names)
     near = steps[:_MAX] if told is None else steps
-    without = {s.field.name for s in near if _is_uncountable(s, counted)}
+    without = {s.field.name for s in near if s.field.name in distant_names or _is_uncountable(s, counted)}
     if told is None and not without:
         return None
     renamed = [s.field.name for s in steps if s.origin in counted and s.field.name not in names]

@@ -19,13 +19,15 @@ import pyarrow.compute as pc
 
 from tidelog.core.evolve import Step, plain, transform
 from tidelog.core.fold import match
+from tidelog.core.large import pieces, wide
 from tidelog.core.moments import distant
 from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
 from tidelog.spark.sinks.delta_properties import commit_properties
 from tidelog.spark.sinks.delta_ranges import Ranges
+from tidelog.spark.sinks.staged_answers import StagedAnswers, staged
 from tidelog.spark.sinks.stretches import stretches
-from tidelog.spark.sinks.target import DELETE, Known, Mark, Merge, Target, pad, portions
+from tidelog.spark.sinks.target import DELETE, Answers, Known, Mark, Merge, Target, pad, portions
 
 FILE_BYTES = (8 << 20, 128 << 20)
 """How large a file may be, in small and in large tables: a merge rewrites every file that it touches."""
@@ -39,6 +41,8 @@ STRETCH_BYTES = 256 << 20
 """How much of a table is held in memory at most so that its files stay neighbours."""
 PORTION_ROWS, PORTION_BYTES = 200_000, 64 << 20
 """How much of a table is looked through at a time."""
+FILL_ROWS, FILL_BYTES = 1_000_000, 128 << 20
+"""How much of a table is given the answers of the source at a time."""
 SIZE = "delta.targetFileSize"
 
 
@@ -116,13 +120,24 @@ class RustTarget:
         with self._guard():
             self._existing().alter.add_columns([driver().Field.from_arrow(f) for f in fields])
 
-    def rewrite(self, steps: Sequence[Step]) -> None:
-        listed = relisted(self.properties().get(COUNTED), self._shape().names, steps)
+    def rewrite(self, steps: Sequence[Step], answers: Answers | None = None) -> None:
+        if answers is None:
+            self._rewrite(steps, None)
+            return
+        with staged(answers) as on_disk:
+            self._rewrite(steps, on_disk)
+
+    def _rewrite(self, steps: Sequence[Step], answers: StagedAnswers | None) -> None:
+        distant_names = answers.distant_names if answers is not None else set()
+        listed = relisted(self.properties().get(COUNTED), self._shape().names, steps, distant_names)
         if listed is not None:
             self.describe({COUNTED: joined(listed)})
-        old = self._existing().scan()
         shape = pa.schema([s.field for s in steps])
-        batches = (b for part in _read(old) for b in transform(steps, pa.Table.from_batches([part])).to_batches())
+        parts = (pa.Table.from_batches([batch]) for batch in _read(self._existing().scan()))
+        parts = (transform(steps, part) for part in parts)
+        if answers is not None:  # each portion looks through the answers of its range of keys
+            parts = (answers.fill(part) for part in portions(parts, FILL_ROWS, FILL_BYTES))
+        batches = (batch for part in parts for batch in part.to_batches())
         self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
@@ -425,7 +440,9 @@ def _properties(mark: Mark | None) -> Any:
 
 
 def _read(reader: Any) -> Iterator[pa.RecordBatch]:
-    yield from pa.RecordBatchReader.from_stream(reader)
+    """Batches as they come: thousands of rows each, so they are cut where these are large."""
+    for batch in pa.RecordBatchReader.from_stream(reader):
+        yield from pieces(batch)
 
 
 def _shape_of(table: Any) -> pa.Schema:
@@ -433,5 +450,7 @@ def _shape_of(table: Any) -> pa.Schema:
 
 
 def _strict(rows: pa.Table) -> pa.Table:
-    """Without field metadata: a merge would compare it."""
+    """Without field metadata, because a merge would compare it; the engine joins all arrays of a column, so what is too
+    large for 32 bits comes with 64."""
+    rows = wide(rows)
     return rows.cast(pa.schema([f.remove_metadata() for f in rows.schema]))

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tidelog.core.evolve import Step, plain, widens
 from tidelog.errors import ConfigError
 from tidelog.spark.session import is_local
-from tidelog.spark.sinks.target import DELETE, Known, Mark, Merge, Target, portions
+from tidelog.spark.sinks.target import DELETE, Answers, Known, Mark, Merge, Target, portions
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 TXN = "spark.databricks.delta.write.txn"
@@ -129,10 +129,15 @@ class SparkTarget:
         self._admit(whole)
         _empty(self.spark, whole).write.format("delta").mode("append").option("mergeSchema", "true").save(self.uri)
 
-    def rewrite(self, steps: Sequence[Step]) -> None:
+    def rewrite(self, steps: Sequence[Step], answers: Answers | None = None) -> None:
         self._admit(pa.schema([s.field for s in steps]))
-        old, kinds = self._load(), self._shape()
-        self._overwrite(old.select(*(_expression(s, kinds) for s in steps)), None, overwriteSchema="true")
+        kinds = self._shape()
+        rows = self._load().select(*(_expression(s, kinds) for s in steps))
+        if answers is None:
+            self._overwrite(rows, None, overwriteSchema="true")
+            return
+        with self._staged(answers.portions) as staged:
+            self._overwrite(_answered(rows, staged, answers, steps), None, overwriteSchema="true")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         source = self._load(origin.uri, version)
@@ -381,6 +386,30 @@ def _expression(step: Step, present: pa.Schema) -> Any:
     else:
         value = _literal(step.fill)
     return value.cast(kind).alias(step.field.name, metadata=_metadata(step.field))
+
+
+def _answered(rows: Any, staged: Any, answers: Answers, steps: Sequence[Step]) -> Any:
+    """The rows with the answers in them; a row without an answer keeps its values."""
+    from pyspark.sql import functions as F
+
+    # Columns of the same name are told apart by what they are called on their way: a for the answers.
+    renamed = [F.col(quote(name)).alias(f"a{i}") for i, name in enumerate((*answers.key, *answers.columns))]
+    known = staged.select(*renamed, F.lit(True).alias("a")).dropDuplicates([f"a{i}" for i in range(len(answers.key))])
+    own = rows.select(*(F.col(quote(s.field.name)).alias(f"t{i}") for i, s in enumerate(steps)))
+    places = {s.field.name: f"t{i}" for i, s in enumerate(steps)}
+    same = [F.col(places[name]).eqNullSafe(F.col(f"a{i}")) for i, name in enumerate(answers.key)]
+    joined = own.join(known, same, "left")
+    told = {name: f"a{len(answers.key) + i}" for i, name in enumerate(answers.columns)}
+    return joined.select(*(_told_or_own(s.field, places, told) for s in steps))
+
+
+def _told_or_own(field: pa.Field, places: Mapping[str, str], told: Mapping[str, str]) -> Any:
+    from pyspark.sql import functions as F
+
+    value = F.col(places[field.name])
+    if field.name in told:
+        value = F.when(F.col("a"), F.col(told[field.name]).cast(_spark_type(field.type))).otherwise(value)
+    return value.alias(field.name, metadata=_metadata(field))
 
 
 def _fits(old: pa.DataType, new: pa.DataType) -> bool:

@@ -57,7 +57,7 @@ def stretches(keys: Iterable[pa.Table]) -> list[Stretch]:
     if parts < 2:
         return [Stretch()]
     sample = pa.concat_tables(samples)
-    ordered = [name for name in sample.column_names if _is_ordered(sample.schema.field(name).type)]
+    ordered = [name for name in sample.column_names if is_ordered(sample.schema.field(name).type)]
     if not ordered:
         return [Stretch()]
     column = max(ordered, key=lambda name: pc.count_distinct(sample[name]).as_py())
@@ -69,7 +69,7 @@ def stretches(keys: Iterable[pa.Table]) -> list[Stretch]:
     return [Stretch(column, low, high) for low, high in pairwise([None, *ends, None])]
 
 
-def _is_ordered(kind: pa.DataType) -> bool:
+def is_ordered(kind: pa.DataType) -> bool:
     """Floats are not: NaN lies in no range."""
     t = pa.types
     kinds = (_is_whole, t.is_string, t.is_large_string, t.is_binary, t.is_date, t.is_time, t.is_timestamp, t.is_decimal)

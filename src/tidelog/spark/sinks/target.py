@@ -113,6 +113,17 @@ class Merge:
         return rows.select(list(self.columns))
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What the source says of columns, by key; the rows that it does not mention keep what they have."""
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    portions: Iterable[pa.Table]
+    """Key and columns, to be read once; at least one portion, be it empty. An error from it leaves the target as it
+    is."""
+
+
 @dataclass
 class Beginnings:
     """By query, the first batch that this process meets: it alone may have been applied before, by a former release."""
@@ -146,7 +157,8 @@ class Target(Protocol):
     def extend(self, fields: Sequence[pa.Field]) -> None:
         """Add columns; old rows have null there."""
 
-    def rewrite(self, steps: Sequence[Step]) -> None: ...
+    def rewrite(self, steps: Sequence[Step], answers: Answers | None = None) -> None:
+        """All rows in a new shape, with the answers of the source in them, in one commit."""
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         """Hold what `origin` held at `version`, in its shape; the properties follow in a commit of their own."""
