@@ -85,13 +85,17 @@ def not_activated(database: Database) -> dict[str, str]:
     return kept | {"PATH": f"{sys.base_prefix}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"}
 
 
-def test_the_plain_source_from_a_virtual_environment_that_is_not_activated(shop: Database, tmp_path: Path) -> None:
+def notebook() -> str:
+    """The plain source with the settings that the README recommends, and a last line that counts."""
     (builder,) = re.findall(r"`(SparkSession\.builder\.config\(.*?\))`", README)
     script = NOTEBOOK.replace("SparkSession.builder", builder)
     script = script.replace("changes.writeStream", "query = changes.writeStream").replace(".awaitTermination()", "")
-    script += "\nquery.awaitTermination()\nprint(sum(p['numInputRows'] for p in query.recentProgress), 'rows')"
     script += "\nassert tidelog.CHECKPOINTS.items() <= dict(spark.sparkContext.getConf().getAll()).items()"
-    done = run([sys.executable, "-c", script], tmp_path, shop, not_activated(shop))
+    return script + "\nquery.awaitTermination()\nprint(sum(p['numInputRows'] for p in query.recentProgress), 'rows')"
+
+
+def test_the_plain_source_from_a_virtual_environment_that_is_not_activated(shop: Database, tmp_path: Path) -> None:
+    done = run([sys.executable, "-c", notebook()], tmp_path, shop, not_activated(shop))
     assert done.returncode == 0, done.stderr
     assert "2 rows" in done.stdout
 
