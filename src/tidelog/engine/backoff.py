@@ -17,9 +17,8 @@ _REMINDER_S = 60.0
 class Backoff:
     """The retries of one operation. Used by one thread."""
 
-    def __init__(self, operation: str, *, level: int = logging.WARNING) -> None:
+    def __init__(self, operation: str) -> None:
         self._operation = operation
-        self._level = level
         self.failures = 0
         """Failures in a row."""
         self._logged_reason = ""
@@ -39,8 +38,7 @@ class Backoff:
         self.failures += 1
         now_s = time.monotonic()
         if reason != self._logged_reason or now_s - self._logged_s >= _REMINDER_S:
-            _LOG.log(
-                self._level,
+            _LOG.info(  # no warning: people read of it in the status, which each caller keeps
                 "%s: attempt %d failed, the next one follows in %.1f s: %s",
                 self._operation,
                 self.failures,

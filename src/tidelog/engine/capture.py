@@ -73,6 +73,7 @@ class Capture:
         self._publish = publish
         self._status = Status("starting")
         self._stopping = threading.Event()
+        self._backoff = Backoff("Reading the log")
         self._wanted = threading.Event()
         self._acknowledged = 0
         self._told = 0
@@ -170,7 +171,7 @@ class Capture:
 
     def _live(self) -> None:
         """One session after the other, until stopped or until an error that time does not cure."""
-        backoff, reopen = Backoff("Reading the log"), False
+        reopen = False
         while not self._stopping.is_set():
             try:
                 if reopen:
@@ -179,10 +180,8 @@ class Capture:
             except (TransientError, OSError) as exc:
                 if isinstance(exc, OSError) and self._files.local:
                     raise
-                if self._status.state == "running":
-                    backoff.succeeded()
                 self._set(state="reconnecting", warning=str(exc))
-                self._stopping.wait(backoff.failed(str(exc)))
+                self._stopping.wait(self._backoff.failed(str(exc)))
                 reopen = True
 
     def _open(self, position: int) -> int:
@@ -206,6 +205,7 @@ class Capture:
         self._told = 0  # a new tail has heard nothing yet
         try:
             self._set(state="running", warning="")
+            self._backoff.succeeded()
             while not self._stopping.is_set():
                 self._step(tail)
             self._flush(buffer)

@@ -71,6 +71,7 @@ class Runner:
         self._hidden, self._secrets = hidden, hidden()
         self._changed = changed
         self._ending = threading.Event()
+        self._backoff = Backoff(f"The connector {name}")
         self._thread = threading.Thread(target=self._live, name=f"tidelog-{name}", daemon=True)
 
     def start(self) -> Runner:
@@ -93,7 +94,6 @@ class Runner:
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        backoff = Backoff(self.name)
         while not self._ending.is_set():
             try:
                 self._run()
@@ -101,11 +101,9 @@ class Runner:
             except _Asked:
                 break
             except TransientError as exc:
-                if self.state == RUNNING:
-                    backoff.succeeded()
                 reason = self._scrubbed(str(exc))
                 self._become(UNASSIGNED, reason)
-                self._ending.wait(backoff.failed(reason))
+                self._ending.wait(self._backoff.failed(reason))
             except Exception as exc:  # noqa: BLE001  whatever it is, people read it in the state
                 _LOG.error("%s failed\n%s", self.name, self._scrubbed("".join(format_exception(exc))))
                 return self._become(FAILED, self._scrubbed(_sentence(exc)))
@@ -119,6 +117,7 @@ class Runner:
             self._require_wanted()  # the first start of Spark takes long
             with Run(self._definition(), spark, once=False, store=self._store, check=self._require_wanted) as run:
                 self._become(RUNNING)
+                self._backoff.succeeded()
                 run.wait(self._watch)
         finally:
             self._add_up()

@@ -5,7 +5,6 @@ Spark wraps errors of its Python processes into text: here they become ours agai
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -68,13 +67,14 @@ class Retries:
     """The retries of one pipeline's query."""
 
     def __init__(self, name: str) -> None:
-        self._backoff = Backoff(f"The query of {name}", level=logging.INFO)  # people see it in the progress
+        self._operation = f"The query of {name}"
+        self._backoff = Backoff(self._operation)
 
     def pause(self, error: Exception, *, progressed: bool, meanwhile: Callable[[], None]) -> None:
         """Waits before the query is started again, calling `meanwhile`, which may raise to give up. Raises `error`
         after too many failures in a row; a batch completed since the last one (`progressed`) resets the count."""
         if progressed:
-            self._backoff.succeeded()
+            self._backoff = Backoff(self._operation)
         limit = _RETRIES_TRANSIENT if isinstance(error, TransientError) else _RETRIES
         if self._backoff.failures >= limit:
             raise error
