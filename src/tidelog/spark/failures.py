@@ -21,7 +21,7 @@ RETRYABLE = (TransientError, CorruptState, PySparkException, Py4JError, OSError)
 """Time, another reading of the log or another attempt of Spark may cure them."""
 _RETRIES, _RETRIES_TRANSIENT = 3, 6
 _CHECK_S = 0.1
-_SUMMARY_CHARS = 200
+_SUMMARY_CHARS = 300
 
 _OWN_ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
 _WORKER_TIMEOUT = re.compile(r"Timed out while waiting for the Python worker|Python worker failed to connect back")
@@ -46,7 +46,7 @@ def find_cause(text: str) -> TidelogError | None:
     if _WORKER_TIMEOUT.search(text):
         return WorkerTimeout(
             "A Python process that Spark started was not ready within Spark's limit of 10 seconds.",
-            hint="The machine is busy: run less on it at the same time, or give it more cores.",
+            hint="The machine is busy: run less at the same time. If it never starts, look into spark.out.",
         )
     return None
 
