@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.engine import backoff
 from tidelog.errors import CorruptState, TransientError
-from tidelog.spark import failures, startup
+from tidelog.spark import failures, query_start
 from tidelog.spark.failures import Retries
 
 
@@ -48,13 +48,13 @@ def test_a_start_that_waits_for_its_turn_can_be_given_up() -> None:
             raise KeyboardInterrupt
 
     def wait() -> None:
-        with pytest.raises(KeyboardInterrupt), startup.take_turn(give_up):
+        with pytest.raises(KeyboardInterrupt), query_start.take_turn(give_up):
             pass
 
-    with startup.take_turn(give_up):
+    with query_start.take_turn(give_up):
         waiting = threading.Thread(target=wait)
         waiting.start()
         waiting.join()
     assert len(checks) == 2
-    with startup.take_turn(give_up):  # the one that gave up holds nothing
+    with query_start.take_turn(give_up):  # the one that gave up holds nothing
         assert len(checks) == 2

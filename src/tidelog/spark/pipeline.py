@@ -35,7 +35,7 @@ from tidelog.engine.watching import Ended, Told, walks
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
-from tidelog.spark import sinks, startup
+from tidelog.spark import query_start, sinks
 from tidelog.spark.batches import Batches
 from tidelog.spark.failures import RETRYABLE, Retries, WorkerTimeout, find_cause, summary, translated
 from tidelog.spark.present import Present
@@ -157,14 +157,13 @@ class Run:
             self._store = store or open_store(definition.store or None)
             self._tell()  # a run that died may not have told the store
             self._jump = self._waiting()
-            # Before Spark takes its time to start.
-            self._prepare(self._jump)
+            self._prepare(self._jump)  # before Spark takes its time to start
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
             if not self._once:
-                with startup.take_turn(check):
-                    startup.warm_once(self._spark, definition.connector)
+                with query_start.take_turn(check):
+                    query_start.warm_once(self._spark, definition.connector)
             self._begin(check)
         except WorkerTimeout as exc:
             self._failure = exc  # `wait` retries it
@@ -308,7 +307,7 @@ class Run:
         self._failure = None
         self._home.stage.mkdir(parents=True, exist_ok=True)
         self._batches.clear_all()
-        with startup.take_turn(check), translated():
+        with query_start.take_turn(check), translated():
             register(self._spark, TidelogSource)
             stream = (
                 self._spark.readStream.format("tidelog")
@@ -326,8 +325,8 @@ class Run:
                 .option("checkpointLocation", str(self._home.checkpoint))
                 .foreachBatch(self._apply)
             )
-            self._query = startup.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
-            startup.wait_for_reader(self._query)
+            self._query = query_start.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
+            query_start.wait_for_reader(self._query)
 
     @cached_property
     def _batches(self) -> Batches:
