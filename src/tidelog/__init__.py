@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelog.spark.pipeline import Pipeline
+    from tidelog.spark.session import CHECKPOINTS
 
 __all__ = [
+    "CHECKPOINTS",
     "ConfigError",
     "CorruptState",
     "NotInstalled",
@@ -55,4 +57,8 @@ def __getattr__(name: str) -> Any:
         from tidelog.spark.pipeline import Pipeline
 
         return Pipeline
+    if name == "CHECKPOINTS":
+        from tidelog.spark.session import CHECKPOINTS
+
+        return CHECKPOINTS
     raise AttributeError(f"module 'tidelog' has no attribute {name!r}")

@@ -6,6 +6,7 @@ exactly the log's records of that range, or the journal says from where they hav
 
 from __future__ import annotations
 
+import gc
 import random
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -702,3 +703,12 @@ def test_what_a_writer_that_failed_has_written_is_gone(lab: Lab) -> None:
         out.write(b"half a file")
         raise ConnectionError
     assert "half" not in lab.files.names("")
+
+
+def test_a_ledger_that_nobody_needs_any_more_is_closed() -> None:
+    ledger = Ledger(":memory:")
+    connection = ledger._db
+    del ledger
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

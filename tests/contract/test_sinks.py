@@ -120,6 +120,15 @@ def test_a_day_in_the_life_of_a_table(rig: Make) -> None:
     assert target.read(ORDERS) == []
 
 
+def test_a_relative_path_is_a_folder_below_ours(rig: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a JVM that runs already stays where it is
+    target = rig(path="./lake", stage="stage")
+    target.feed((ORDERS, [c(id=1, name="a")]))
+    target.feed((ORDERS, [u(id=1, name="b")]))
+    assert [row["name"] for row in target.read(ORDERS)] == ["b"]
+    assert (tmp_path / "lake/public/orders/_delta_log").is_dir()
+
+
 ODD = table(
     Column("Id", "int8"),
     Column("select", "text"),

@@ -55,10 +55,11 @@ def environment(database: Database) -> dict[str, str]:
     return {**os.environ, **login, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-def run(command: list[str], folder: Path, database: Database) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, env=environment(database), capture_output=True, text=True, timeout=600, check=False
-    )
+def run(
+    command: list[str], folder: Path, database: Database, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    env = env or environment(database)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.timeout(1800)
@@ -77,10 +78,24 @@ def test_the_pipeline_in_python_and_the_commands(shop: Database, tmp_path: Path)
     assert done.stdout.splitlines()[-1] == "in sync: 1 tables, 2 rows, 0 differences"
 
 
-def test_the_plain_source(shop: Database, tmp_path: Path) -> None:
-    script = NOTEBOOK.replace("changes.writeStream", "query = changes.writeStream").replace(".awaitTermination()", "")
-    script += "\nquery.awaitTermination()\nprint(sum(p['numInputRows'] for p in query.recentProgress), 'rows')"
-    done = run([sys.executable, "-c", script], tmp_path, shop)
+def not_activated(database: Database) -> dict[str, str]:
+    """The environment of a notebook: its Python is known by its path only, and `python3` is another one."""
+    names = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
+    kept = {name: text for name, text in environment(database).items() if name not in names}
+    return kept | {"PATH": f"{sys.base_prefix}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+
+def notebook() -> str:
+    """The plain source with the settings that the README recommends, and a last line that counts."""
+    (builder,) = re.findall(r"`(SparkSession\.builder\.config\(.*?\))`", README)
+    script = NOTEBOOK.replace("SparkSession.builder", builder)
+    script = script.replace("changes.writeStream", "query = changes.writeStream").replace(".awaitTermination()", "")
+    script += "\nassert tidelog.CHECKPOINTS.items() <= dict(spark.sparkContext.getConf().getAll()).items()"
+    return script + "\nquery.awaitTermination()\nprint(sum(p['numInputRows'] for p in query.recentProgress), 'rows')"
+
+
+def test_the_plain_source_from_a_virtual_environment_that_is_not_activated(shop: Database, tmp_path: Path) -> None:
+    done = run([sys.executable, "-c", notebook()], tmp_path, shop, not_activated(shop))
     assert done.returncode == 0, done.stderr
     assert "2 rows" in done.stdout
 

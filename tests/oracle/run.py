@@ -25,8 +25,8 @@ from tests.oracle.lockstep import Lockstep
 from tests.oracle.model import Event, Wrong, difference, shown
 from tests.oracle.workload import ACCOUNTS, OWNER, Traits, Workload
 from tidelog.connectors.oracle import client, position, tail
+from tidelog.engine import backoff, serving
 from tidelog.engine import capture as capturing
-from tidelog.engine import serving
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
@@ -313,7 +313,7 @@ class Run:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(client, "CONNECT", self.server.connect)
             patch.setattr(serving, "Capture", Lockstep.made(self.rng, self._idle, self.how.held))
-            patch.setattr(capturing, "_BACKOFF_S", (0.0,))
+            patch.setattr(backoff, "_FIRST_S", 0.0)
             patch.setattr(capturing, "_POLL_S", 0.0)
             patch.setattr(tail, "_ROWS_MIN", 1)  # so that a fetch may end inside a transaction
             patch.setattr(handover, "_INLINE_BYTES", self.how.inline)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tidelog.contracts import Connector, Lag, Mixed, Portion, Status, Tail
+from tidelog.engine.backoff import Backoff
 from tidelog.errors import ConfigError, CorruptState, TransientError
 from tidelog.journal.buffer import Abandoned, Buffer
 from tidelog.journal.files import Files
@@ -35,7 +36,6 @@ _LAG_S = 10.0
 _IDLE_S = 5.0
 _FLUSH_S = 10.0
 """How much reading of a mixed log a restart repeats at most."""
-_BACKOFF_S = (0.2, 0.5, 1, 2, 5, 10, 30)
 _IDLE_FILE = "idle.json"
 _KEPT_BYTES_MAX = 16 << 30
 _OPEN_BYTES_MAX = 1 << 30
@@ -73,6 +73,7 @@ class Capture:
         self._publish = publish
         self._status = Status("starting")
         self._stopping = threading.Event()
+        self._backoff = Backoff("Reading the log")
         self._wanted = threading.Event()
         self._acknowledged = 0
         self._told = 0
@@ -170,20 +171,18 @@ class Capture:
 
     def _live(self) -> None:
         """One session after the other, until stopped or until an error that time does not cure."""
-        attempt, reopen = 0, False
+        reopen = False
         while not self._stopping.is_set():
             try:
                 if reopen:
                     self._from = self._open(self._acknowledged)
                 self._session()
-                attempt = 0
             except (TransientError, OSError) as exc:
                 if isinstance(exc, OSError) and self._files.local:
                     raise
-                attempt = 0 if self._status.state == "running" else attempt
                 self._set(state="reconnecting", warning=str(exc))
-                self._stopping.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
-                attempt, reopen = attempt + 1, True
+                self._stopping.wait(self._backoff.failed(str(exc)))
+                reopen = True
 
     def _open(self, position: int) -> int:
         """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
@@ -206,6 +205,7 @@ class Capture:
         self._told = 0  # a new tail has heard nothing yet
         try:
             self._set(state="running", warning="")
+            self._backoff.succeeded()
             while not self._stopping.is_set():
                 self._step(tail)
             self._flush(buffer)

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tidelog.engine.backoff import Backoff
 from tidelog.errors import TransientError
 
 T = TypeVar("T")
 
 WAITING = "waiting for the database"
 _FIRST_START_S = 60.0
-_BACKOFF_S = (0.5, 1, 2, 5, 10)
 _LOOK_S = 0.1
 
 
@@ -25,7 +25,7 @@ def start_when_reachable(attempt: Callable[[], T], watch: Callable[[str], None],
     """The result of `attempt`, which is repeated after a `TransientError`. `watch` gets the reason several times a
     second while the next attempt is due, and ends the waiting by raising."""
     deadline = time.monotonic() + (_FIRST_START_S if first else math.inf)
-    failures = 0
+    backoff = Backoff("The start")
     while True:
         try:
             return attempt()
@@ -33,8 +33,7 @@ def start_when_reachable(attempt: Callable[[], T], watch: Callable[[str], None],
             if time.monotonic() >= deadline:
                 raise
             reason = str(exc)
-        _pause(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)], watch, reason)
-        failures += 1
+        _pause(backoff.failed(reason), watch, reason)
 
 
 def _pause(seconds: float, watch: Callable[[str], None], reason: str) -> None:

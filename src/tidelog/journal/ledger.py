@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -75,6 +76,8 @@ class Ledger:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._db = _open(path)
+        # A plan may still look into the ledger after its capture has stopped: then nobody is left to close it.
+        weakref.finalize(self, self._db.close)
 
     def add(self, info: SegmentInfo) -> None:
         row = astuple(Entry.of(info))
@@ -154,13 +157,20 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _connect(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, check_same_thread=False)
+    try:
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")
     [written] = db.execute("PRAGMA user_version").fetchone()
     [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     [state] = db.execute("PRAGMA quick_check").fetchone()
     if state != "ok" or (tables and written != FORMAT):
-        db.close()
         raise sqlite3.DatabaseError("damaged, or written by another version of tidelog")
     db.executescript(f"{_SCHEMA} PRAGMA user_version = {FORMAT};")
-    return db

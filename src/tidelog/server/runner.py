@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.contracts import ControlStore
 from tidelog.engine import flat
+from tidelog.engine.backoff import Backoff
 from tidelog.engine.definition import Definition
 from tidelog.engine.watching import Ended
 from tidelog.errors import TidelogError, TransientError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 UNASSIGNED, RUNNING, FAILED, ENDED, ASKED = "UNASSIGNED", "RUNNING", "FAILED", "ENDED", "ASKED"
 """ENDED by itself, or because it was ASKED to."""
-_BACKOFF_S = (0.5, 1, 2, 5, 10, 30)
 _ENDED_MAX = 50
 _LOG = logging.getLogger("tidelog.server")
 
@@ -71,6 +71,7 @@ class Runner:
         self._hidden, self._secrets = hidden, hidden()
         self._changed = changed
         self._ending = threading.Event()
+        self._backoff = Backoff(f"The connector {name}")
         self._thread = threading.Thread(target=self._live, name=f"tidelog-{name}", daemon=True)
 
     def start(self) -> Runner:
@@ -93,7 +94,6 @@ class Runner:
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        attempt = 0
         while not self._ending.is_set():
             try:
                 self._run()
@@ -101,9 +101,9 @@ class Runner:
             except _Asked:
                 break
             except TransientError as exc:
-                attempt = 0 if self.state == RUNNING else attempt + 1
-                self._become(UNASSIGNED, self._scrubbed(str(exc)))
-                self._ending.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
+                reason = self._scrubbed(str(exc))
+                self._become(UNASSIGNED, reason)
+                self._ending.wait(self._backoff.failed(reason))
             except Exception as exc:  # noqa: BLE001  whatever it is, people read it in the state
                 _LOG.error("%s failed\n%s", self.name, self._scrubbed("".join(format_exception(exc))))
                 return self._become(FAILED, self._scrubbed(_sentence(exc)))
@@ -114,16 +114,20 @@ class Runner:
         self._secrets = self._hidden()  # what references stand for may have changed
         try:
             spark = self._spark()
-            if self._ending.is_set():  # its first start takes long enough for somebody to think again
-                raise _Asked
-            with Run(self._definition(), spark, once=False, store=self._store) as run:
+            self._require_wanted()  # the first start of Spark takes long
+            with Run(self._definition(), spark, once=False, store=self._store, check=self._require_wanted) as run:
                 self._become(RUNNING)
+                self._backoff.succeeded()
                 run.wait(self._watch)
         finally:
             self._add_up()
 
     def _watch(self, progress: Progress) -> None:
         self.progress = replace(progress, warnings=tuple(map(self._scrubbed, progress.warnings)))
+        self._require_wanted()
+
+    def _require_wanted(self) -> None:
+        """Raises when the run was asked to end."""
         if self._ending.is_set():
             raise _Asked
 

@@ -8,7 +8,6 @@ sink does nothing twice for one (query, batch).
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections import Counter
@@ -17,12 +16,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog import connectors, errors
+from tidelog import connectors
 from tidelog.contracts import Batch, ControlStore, Sink, Status
 from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
@@ -34,24 +32,22 @@ from tidelog.engine.stage import Stage
 from tidelog.engine.startup import start_when_reachable
 from tidelog.engine.storage import files_of
 from tidelog.engine.watching import Ended, Told, walks
-from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
-from tidelog.spark import sinks
+from tidelog.spark import query_start, sinks
 from tidelog.spark.batches import Batches
+from tidelog.spark.failures import RETRYABLE, Retries, WorkerTimeout, find_cause, summary, translated
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, waiting
-from tidelog.spark.session import is_local, register, session, warm
+from tidelog.spark.session import is_local, register, session
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
 
 _LOOK_S = 0.1
-_TRIES = 3
 _RETELL_S = 5.0
 _LOCK_S = 3.0
 """Whoever edits the offsets holds the name for a moment."""
-_CURABLE = (TransientError, CorruptState, PySparkException, Py4JError, OSError)
-_ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
 
 
 class Pipeline:
@@ -132,8 +128,15 @@ class Run:
     """A pipeline that runs. Holds the pipeline's name: a second run is refused while this one lives."""
 
     def __init__(
-        self, definition: Definition, spark: SparkSession | None, *, once: bool, store: ControlStore | None = None
+        self,
+        definition: Definition,
+        spark: SparkSession | None,
+        *,
+        once: bool,
+        store: ControlStore | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check` is called while other queries of this process start; it may raise to give up."""
         self._definition = definition
         self._home = Home.open(definition.name)
         self._lock = self._home.lock("run", patience_s=_LOCK_S)
@@ -141,6 +144,7 @@ class Run:
         self._connector = definitions.connector_of(definition)
         self._source = Present(self._connector)
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
+        self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._tally = Tally()
         self._warnings: tuple[str, ...] = ()
@@ -153,14 +157,16 @@ class Run:
             self._store = store or open_store(definition.store or None)
             self._tell()  # a run that died may not have told the store
             self._jump = self._waiting()
-            # Before Spark takes its time to start.
-            self._prepare(self._jump)
+            self._prepare(self._jump)  # before Spark takes its time to start
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
             if not self._once:
-                warm(self._spark, definition.connector)
-            self._query = self._begin()
+                with query_start.take_turn(check):
+                    query_start.warm_once(self._spark, definition.connector)
+            self._begin(check)
+        except WorkerTimeout as exc:
+            self._failure = exc  # `wait` retries it
         except BaseException:
             self.stop()
             raise
@@ -187,25 +193,25 @@ class Run:
     # -- the life of a run ---------------------------------------------------------------------------------------
 
     def wait(self, watch: Callable[[Progress], None]) -> Progress:
-        """Until the query ends. What time, a second reading of the log or a second try of Spark can cure is tried
-        again: a batch that is repeated changes nothing."""
-        tries = 0
+        """Until the query ends. An error that time, another reading of the log or another attempt of Spark may cure is
+        retried with backoff: a batch that is repeated changes nothing."""
+        retries = Retries(self._definition.name)
         while True:
-            reached = self._tally.batch_id
+            committed = self._tally.batch_id
             try:
-                self._look(watch)
-            except _CURABLE as exc:
-                tries = 1 if self._tally.batch_id > reached else tries + 1
-                if tries > _TRIES:
-                    raise
-                self._warnings = (f"The query was started again after: {str(exc).splitlines()[0][:200]}",)
-                time.sleep(tries)
-                self._query = self._begin()
+                self._follow_query(watch)
+            except RETRYABLE as exc:
+                self._warnings = (f"The query is started again after: {summary(exc)}",)
+                progressed = self._tally.batch_id > committed
+                retries.pause(exc, progressed=progressed, meanwhile=lambda: watch(self.progress()))
+                self._query = self._failure = None
             else:
                 return self.progress()
 
-    def _look(self, watch: Callable[[Progress], None]) -> None:
-        while self._query.isActive:
+    def _follow_query(self, watch: Callable[[Progress], None]) -> None:
+        if self._query is None and self._failure is None:
+            self._begin(lambda: watch(self.progress()))
+        while self._query is not None and self._query.isActive:
             time.sleep(_LOOK_S)
             self._mirror()
             watch(self.progress())
@@ -216,7 +222,7 @@ class Run:
     def _mirror(self) -> None:
         """Repeat in the store what the checkpoint has committed. (A query that has nothing to do reports progress too,
         of a batch that is still to come: so the checkpoint is asked, and not the progress.)"""
-        told = self._query.lastProgress
+        told = self._query.lastProgress if self._query is not None else None
         if told is None or told.timestamp == self._mirrored or time.monotonic() < self._mirror_after_s:
             return
         if self._tell():
@@ -245,14 +251,13 @@ class Run:
 
     def raise_failure(self) -> None:
         """What the query died of, if it did."""
-        error = None if self._query.isActive else self._query.exception()
+        error = None if self._query is None or self._query.isActive else self._query.exception()
         if error is not None or self._failure is not None:
             raise self._explain(error) from error
 
     def stop(self) -> None:
-        query = getattr(self, "_query", None)
-        if query is not None and query.isActive:
-            query.stop()
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
             self._leave_status()
         self._connector.close()
         shutil.rmtree(self._home.stage, ignore_errors=True)
@@ -271,7 +276,8 @@ class Run:
         self.stop()
 
     @property
-    def query(self) -> StreamingQuery:
+    def query(self) -> StreamingQuery | None:
+        """None if it did not start yet, and `wait` tries again."""
         return self._query
 
     def progress(self) -> Progress:
@@ -297,33 +303,30 @@ class Run:
 
     # -- the query -----------------------------------------------------------------------------------------------
 
-    def _begin(self) -> StreamingQuery:
+    def _begin(self, check: Callable[[], None]) -> None:
         self._failure = None
         self._home.stage.mkdir(parents=True, exist_ok=True)
         self._batches.clear_all()
-        register(self._spark, TidelogSource)
-        stream = (
-            self._spark.readStream.format("tidelog")
-            .options(**options_of(self._definition))
-            .option("home", str(self._home.path))
-            .option("shape", "staged")
-            .option(STAGE, self._batches.stage.uri)
-            .option("reader", self._definition.name)
-            .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
-            .option(JUMP, self._jump.to_json() if self._jump is not None else "")
-            .load()
-        )
-        writer = (
-            stream.writeStream.queryName(f"tidelog:{self._definition.name}")
-            .option("checkpointLocation", str(self._home.checkpoint))
-            .foreachBatch(self._apply)
-        )
-        trigger_s = self._definition.limits.trigger_s
-        if self._once:
-            return writer.trigger(availableNow=True).start()
-        if trigger_s:
-            return writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds").start()
-        return writer.start()
+        with query_start.take_turn(check), translated():
+            register(self._spark, TidelogSource)
+            stream = (
+                self._spark.readStream.format("tidelog")
+                .options(**options_of(self._definition))
+                .option("home", str(self._home.path))
+                .option("shape", "staged")
+                .option(STAGE, self._batches.stage.uri)
+                .option("reader", self._definition.name)
+                .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
+                .option(JUMP, self._jump.to_json() if self._jump is not None else "")
+                .load()
+            )
+            writer = (
+                stream.writeStream.queryName(f"tidelog:{self._definition.name}")
+                .option("checkpointLocation", str(self._home.checkpoint))
+                .foreachBatch(self._apply)
+            )
+            self._query = query_start.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
+            query_start.wait_for_reader(self._query)
 
     @cached_property
     def _batches(self) -> Batches:
@@ -375,16 +378,10 @@ class Run:
         self._tally.add(batch_id, tables, tables.total(), began)
 
     def _explain(self, error: PySparkException | None) -> BaseException:
-        """Our own error behind Spark's, however many processes it came through."""
         if isinstance(self._failure, TidelogError):
             return self._failure
-        text = str(error) if error is not None else ""
-        found = _ERROR.search(text)
-        if found:
-            kind = getattr(errors, found[1], TidelogError)
-            ours: TidelogError = kind(found[2].strip())
-            return ours
-        return self._failure or error or TidelogError("The query ended without saying why.")
+        cause = find_cause(str(error)) if error is not None else None
+        return cause or self._failure or error or TidelogError("The query ended without saying why.")
 
 
 def _status(home: Home) -> Status:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
+from tidelog.spark.interpreter import worker_python
+from tidelog.spark.versions import require_supported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +47,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
+    "spark.python.authenticate.socketTimeout": "120s",  # 15 s are too short where many processes start at once
     **CHECKPOINTS,
 }
 
@@ -144,9 +147,16 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     and serialises it with every task: a query that starts would tear the tasks of another (`OptionalDataException`).
     When the names are there from the beginning, the map keeps its size and nothing tears.
     """
+    require_supported(spark.version)
     for name in _PUT_BY_SPARK:
         spark.sparkContext.environment.setdefault(name, "")
-    spark.dataSource.register(source)
+    with _worker_python(spark):
+        spark.dataSource.register(source)
+
+
+def _worker_python(spark: SparkSession) -> AbstractContextManager[None]:
+    context = spark.sparkContext
+    return worker_python(context) if is_local(context.master or "") else nullcontext()
 
 
 def warm(spark: SparkSession, connector: str) -> None:
@@ -179,4 +189,7 @@ def _warm_workers(spark: SparkSession, connector: str) -> None:
         yield from batches
 
     count = spark.sparkContext.defaultParallelism
-    spark.range(0, count, 1, count).mapInArrow(read, "id long").write.format("noop").mode("overwrite").save()
+    numbers = spark.range(0, count, 1, count)
+    with _worker_python(spark):
+        rows = numbers.mapInArrow(read, "id long")
+    rows.write.format("noop").mode("overwrite").save()

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from tidelog.connectors import plugin
@@ -35,14 +36,6 @@ from tidelog.errors import ConfigError
 from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
 from tidelog.spark import chunks, work
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.1 has no admission control for Python sources
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in where Spark does not know the mark."""
-
 
 SECRET = "definition.secret"
 """The option that carries a whole definition; by its name, Spark hides its value wherever it shows options."""
@@ -204,20 +197,14 @@ class StreamReader(_Planning, DataSourceStreamReader, SupportsTriggerAvailableNo
     def initialOffset(self) -> dict[str, Any]:
         return self.reading.initial().to_json()
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
-        if start is None:  # Spark 4.1 asks without telling: nothing but the beginning is known to be delivered
-            start = self._first()
+    def latestOffset(self, start: dict[str, Any], limit: object = None) -> dict[str, Any]:
         limits = definition_of(self._options).limits
         events = getattr(limit, "max_rows", None) or limits.events
         size = getattr(limit, "max_bytes", None) or limits.bytes
-        self._last = self.reading.latest(Offset.from_json(start), events, size).to_json()
-        if self._last == start:
+        latest = self.reading.latest(Offset.from_json(start), events, size).to_json()
+        if latest == start:
             self.reading.finish()
-        return self._last
-
-    def _first(self) -> dict[str, Any]:
-        last: dict[str, Any] | None = getattr(self, "_last", None)
-        return last or self.initialOffset()
+        return latest
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.reading.drain()

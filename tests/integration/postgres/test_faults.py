@@ -14,6 +14,7 @@ from tests.integration.postgres.world import Event, World, catch_up, changes, de
 from tests.proxy import Proxy
 from tests.servers import Database, Postgres, await_readers, drop_slots
 from tidelog.contracts import Connector
+from tidelog.engine import backoff
 from tidelog.engine import capture as capture_module
 from tidelog.engine.reading import Reading
 from tidelog.errors import ConfigError, PositionLost, TidelogError, TransientError
@@ -46,7 +47,7 @@ def state(reading: Reading) -> str:
 def test_cut_anywhere_nothing_is_lost_or_doubled(
     cut_world: World, proxy: Proxy, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture_module, "_BACKOFF_S", (0.02,))
+    monkeypatch.setattr(backoff, "_FIRST_S", 0.02)
     r = random.Random(seed)
     database = cut_world.database
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
@@ -77,7 +78,7 @@ def test_cut_anywhere_nothing_is_lost_or_doubled(
 
 
 def test_cut_in_the_middle_of_a_transaction(cut_world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_module, "_BACKOFF_S", (0.02,))
+    monkeypatch.setattr(backoff, "_FIRST_S", 0.02)
     database = cut_world.database
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     cut_world.journal = {"memory.bytes": "5mb"}
@@ -274,7 +275,7 @@ def test_the_server_hears_only_of_what_was_delivered(
     cut_world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after a reconnect and a restart, though the journal holds more: it is a cache, and may be lost."""
-    monkeypatch.setattr(capture_module, "_BACKOFF_S", (0.02,))
+    monkeypatch.setattr(backoff, "_FIRST_S", 0.02)
     monkeypatch.setattr(capture_module, "_IDLE_S", 0.05)
     database = cut_world.database
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")

@@ -12,7 +12,7 @@ from tests.proxy import Proxy
 from tests.servers import free_port
 from tidelog.cli.main import main
 from tidelog.contracts import Status
-from tidelog.engine import startup
+from tidelog.engine import backoff, startup
 from tidelog.engine.apart import run_apart
 from tidelog.engine.home import Home
 from tidelog.errors import TransientError
@@ -75,7 +75,7 @@ def test_a_waiting_capture_can_be_stopped(behind_proxy: World) -> None:
 
 def test_a_first_start_gives_up_and_a_later_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(startup, "_FIRST_START_S", 0.0)
-    monkeypatch.setattr(startup, "_BACKOFF_S", (0.01,))
+    monkeypatch.setattr(backoff, "_FIRST_S", 0.01)
     attempts = 0
 
     def attempt() -> int:

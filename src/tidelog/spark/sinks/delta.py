@@ -46,7 +46,7 @@ from tidelog.core.fold import (
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark.sinks import backfill, delta_spark
+from tidelog.spark.sinks import backfill, delta_jars, delta_spark
 from tidelog.spark.sinks.anew import read_anew
 from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
@@ -393,7 +393,7 @@ def engine(options: Options, spark: Any) -> Engine:
     """delta-rs, unless Spark was started with Delta: then the user has a cluster to do the work."""
     kind = options.engine
     if kind == "auto":
-        kind = "spark" if spark is not None and delta_spark.available(spark) else "rust"
+        kind = "spark" if spark is not None and delta_jars.is_available(spark) else "rust"
     if kind == "spark":
         return delta_spark.SparkEngine(spark, options.stage, options.optimize_every)
     return RustEngine(options.storage, options.optimize_every, options.retention_hours)

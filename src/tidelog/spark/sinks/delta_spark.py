@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +25,9 @@ import pyarrow.parquet as pq
 from tidelog.core.evolve import Step, plain, widens
 from tidelog.errors import ConfigError
 from tidelog.spark.session import is_local
+from tidelog.spark.sinks.delta_jars import require_available
 from tidelog.spark.sinks.target import DELETE, Answers, Known, Mark, Merge, Target, portions
 
-EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 TXN = "spark.databricks.delta.write.txn"
 _NAMES = {
     "boolean": pa.bool_(),
@@ -53,17 +54,10 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def available(spark: Any) -> bool:
-    """Whether Spark was started with Delta: its jars are on the class path and its SQL is switched on."""
-    return EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "") and _loads(spark, EXTENSION)
-
-
-def _loads(spark: Any, name: str) -> bool:
-    try:
-        spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
-    except Exception:  # noqa: BLE001  py4j wraps a missing class in one of several errors; Spark Connect has no JVM
-        return False
-    return True
+def absolute(path: str) -> str:
+    """A relative path means a folder below ours: Spark takes `delta.`./lake`` for the name of a table, and its JVM may
+    have been started elsewhere."""
+    return path if re.match(r"/|\w[\w+.\-]*:", path) else str(Path(path).resolve())
 
 
 @dataclass
@@ -293,12 +287,7 @@ class SparkEngine:
     every: int = 50
 
     def __post_init__(self) -> None:
-        if self.spark is None or not available(self.spark):
-            raise ConfigError(
-                "The engine `spark` needs a Spark session that was started with Delta.",
-                hint=f"Set spark.jars.packages to Delta's package and spark.sql.extensions to {EXTENSION}, "
-                "or use the engine `rust`.",
-            )
+        require_available(self.spark)
 
     def target(self, uri: str) -> SparkTarget:
         session = self.spark.newSession()
@@ -308,11 +297,11 @@ class SparkEngine:
         # Spark's own form of moments, INT96, is misread by others before 1678 and after 2262.
         session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         session.conf.set("spark.sql.session.timeZone", "UTC")
-        return SparkTarget(uri, session, self._stage(), self.every)
+        return SparkTarget(absolute(uri), session, self._stage(), self.every)
 
     def _stage(self) -> str:
         if self.stage:
-            return self.stage
+            return absolute(self.stage)
         if not is_local(self.spark.sparkContext.master):
             raise ConfigError(
                 "The engine `spark` needs a directory to hand rows to the executors.",
