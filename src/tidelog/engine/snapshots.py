@@ -54,6 +54,8 @@ class Snapshots:
         self.notices = Notices(self.settings, home, name)
         self._begun = False
         self._told = ""
+        self.postponed = False
+        """Whether the database was away when the last batch was planned: signals may wait that nobody has seen."""
         self._away = Trouble("The snapshots wait")
         self._failing = Trouble("A chunk could not be read and is tried again")
         self._waiting_for = Trouble("A snapshot waits for transactions older than its table's publication")
@@ -127,9 +129,8 @@ class Snapshots:
         self._connector.release([e.export for e in snapshot.entries])
 
     def goal(self, snapshot: Snapshot) -> int:
-        """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was."""
-        if self.settings.writes_windows:
-            return 0
+        """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was. (Where
+        windows are written to the source, the log closes them further on.)"""
         staged = [c.passed for e in snapshot.entries for c in e.chunks if c.staged]
         attempts = self._stage.attempts() if snapshot.planned else {}
         for entry, chunk in snapshot.planned:
@@ -153,8 +154,10 @@ class Snapshots:
         does not answer, the snapshots wait and the stream goes on; the signals wait in the state."""
         snapshot = replace(start.settled(), heard=(*start.heard, *heard))
         began_s = time.monotonic()
+        self.postponed = True
         try:
             snapshot = self._followed(snapshot, now)
+            self.postponed = False
             if self._away.rests and not now.full:
                 return snapshot
             world = _World(self._connector, self._stage, logged, self._failing, self._waiting_for)
