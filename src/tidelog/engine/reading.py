@@ -94,7 +94,7 @@ class Reading:
         self._life = 0
         self._change = 0
         self._planned_s = 0.0
-        self._batch_ms = self._least_ms = 0
+        self._batch_ms = 0
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
@@ -123,8 +123,6 @@ class Reading:
     def _time_batch(self) -> None:
         """When the next one is asked for, the last one is done."""
         self._batch_ms = int((time.monotonic() - self._planned_s) * 1000) if self._planned_s else 0
-        if self._batch_ms:
-            self._least_ms = min(self._least_ms or self._batch_ms, self._batch_ms)
 
     def _next(self, start: Offset, events: int | None, size: int | None) -> Offset:
         self._serve(start)
@@ -185,6 +183,8 @@ class Reading:
         """End where the log ends now, and with the snapshots that are queued: `latest` reaches that end, and returns
         `start` there."""
         self._drain = Drain(self.connector)
+        if not self._silent:
+            self.snapshots.hurry()
 
     def finish(self) -> None:
         """Everything is drained: let the database hear of the last acknowledgement, and give the slot back, since
@@ -323,12 +323,11 @@ class Reading:
             reached=reached,
             floor=self._floor,
             rows=None if events is None else max(0, events - taken),
-            batch_ms=self._batch_ms,
-            least_ms=self._least_ms,
             full=self.journal.full() and snapshot.since is not None and snapshot.since < start,
             windowed=self.snapshots.settings.writes_windows,
         )
-        return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged)
+        batch_ms, self._batch_ms = self._batch_ms, 0  # it is learned from once
+        return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged, batch_ms)
 
     def _heard(self, start: int, end: int) -> list[Heard]:
         """The signals that the log holds between two positions."""
@@ -395,9 +394,6 @@ class Reading:
         selection = self.connector.selection()
         self._selections.keep(selection)
         told = self.connector.document(position, xid, committed, note)
-        document = {**told, **self._snapshot_document(snapshot)}
+        document = told if self._silent else {**told, **self.snapshots.document(snapshot)}
         floor = min(self._floor or position, position)
         return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life, self._change)
-
-    def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
-        return {} if self._silent else self.snapshots.document(snapshot)

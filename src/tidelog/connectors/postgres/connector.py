@@ -13,9 +13,9 @@ from tidelog.connectors.postgres import check, config, decode, lookup, offset, p
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.holder import SlotHolder
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.slot import Slot
-from tidelog.connectors.postgres.holder import SlotHolder
 from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
 from tidelog.core.snapshot.settings import SnapshotSettings
