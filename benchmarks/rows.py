@@ -1,7 +1,8 @@
 """The rows that every snapshot reads: tables of eight columns, written and analysed before any slot exists.
 
-`big` is what the contenders read, `small` the same for one that would take too long. `warm` gets a few commits while a
-contender starts, so that its clock begins when it demonstrably streams; `signals` is where Debezium is asked.
+`big` is what the contenders read, `medium` and `small` the same for those that would take too long. `warm` gets a few
+commits while a contender starts, so that its clock begins when it demonstrably streams; `signals` is where Debezium is
+asked.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from demo.embedded import Database
 from benchmarks import load
 
 ROWS = 1_000_000
+ROWS_MEDIUM = 500_000
 ROWS_SMALL = 100_000
 PUBLICATION = "snapshot"
-BIG, SMALL, WARM, SIGNALS = "public.big", "public.small", "public.warm", "public.signals"
+BIG, MEDIUM, SMALL = "public.big", "public.medium", "public.small"
+WARM, SIGNALS = "public.warm", "public.signals"
 WARM_SECONDS = 0.2
 # PostgreSQL's default. A window that is told in the source waits until the log is flushed: else, for a timer.
 SETTINGS = {**load.SETTINGS, "synchronous_commit": "on"}
@@ -43,7 +46,7 @@ ROW = """
 
 
 def prepare(database: Database, rows: int) -> None:
-    for table, count in ((BIG, rows), (SMALL, min(rows, ROWS_SMALL))):
+    for table, count in ((BIG, rows), (MEDIUM, min(rows, ROWS_MEDIUM)), (SMALL, min(rows, ROWS_SMALL))):
         database.execute(SCHEMA.format(table))
         database.execute(f"INSERT INTO {table} SELECT {ROW} FROM generate_series(1, {count}) AS n")
     database.execute(load.SCHEMA)
@@ -51,7 +54,9 @@ def prepare(database: Database, rows: int) -> None:
     database.execute(f"CREATE TABLE {SIGNALS} (id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048))")
     database.execute("VACUUM ANALYZE")
     database.execute("CHECKPOINT")
-    database.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {BIG}, {SMALL}, {WARM}, {SIGNALS}, {load.TABLE}")
+    database.execute(
+        f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {BIG}, {MEDIUM}, {SMALL}, {WARM}, {SIGNALS}, {load.TABLE}"
+    )
 
 
 @contextlib.contextmanager

@@ -1,15 +1,18 @@
 """Snapshots side by side on one PostgreSQL 18: pg_dump, tidelog and Debezium read the same million rows.
 
     python -m benchmarks.snapshot [--rows 1000000] [--rounds 3] [--seconds 30] [--only NAME ...] [--no-latency]
+    python -m benchmarks.snapshot --only "small chunks" --only "slow batches" --no-latency --update
 
 Rounds are interleaved and the median run of each contender counts. Where several settings are tried for one thing, the
 first round tells the best, and only that runs on. Then a stream's latency is measured with and without a snapshot
-beside it. Everything is printed, and written to `results/snapshot.json`.
+beside it. Everything is printed, and written to `results/snapshot.json`; with `--update`, the results there of what is
+not run now are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
@@ -25,9 +28,12 @@ from benchmarks.measure import ContenderFailed, Measure
 from benchmarks.snapshot_contenders import (
     DEFAULT,
     DEFAULT_ASYNC,
+    DEFAULT_CHUNKS,
     ENTRANTS,
     FAST,
     OURS_ASYNC,
+    SLOW,
+    SMALL_CHUNKS,
     TUNED,
     Entrant,
     Job,
@@ -42,6 +48,8 @@ TARGETS = {
     "delta_vs_debezium_tuned": (">=", 2.0),
     "p95_latency_with_vs_without": ("<=", 3.0),
     "throughput_vs_debezium_tuned": (">=", 6.0),
+    "small_chunks_vs_debezium": (">=", 2.0),
+    "slow_batches_rows_per_s": (">=", 50_000.0),
 }
 
 CAPTION = f"""\
@@ -56,6 +64,7 @@ Debezium  the embedded engine 3.6.3, a Java consumer that only counts, Connect r
           {JAVA_HEAP}; tuned: the fastest of several settings, named in the row; default: 1024 rows a chunk, by signal
 async     the source commits with synchronous_commit = off, as busy servers may: a window of Debezium's waits for the
           log to be flushed, twice a chunk; tidelog writes nothing there. Everywhere else it is on, PostgreSQL's default
+small     chunks of 1024 rows on both sides (with tidelog, a reading takes as many of them as fit into its time)
 latency   commit to visible in Delta (Debezium: to its consumer) at 10 commits a second to another table of the same
           stream, of the commits while the snapshot ran; default settings for tidelog, the tuned ones for Debezium
 The median of the rounds; one contender at a time, each from a slot of its own, on memory that was in use before."""
@@ -76,7 +85,8 @@ def main(arguments: list[str] | None = None) -> int:
         facts = environment.facts(server)
     report = summarise(runs, best, {**failures, **more}, latency, options.rows)
     print_report(report)
-    save({**report, "environment": facts}, options.out)
+    report = {**report, "environment": facts}
+    save(updated(options.out, report) if options.update else report, options.out)
     return 1 if missing(report, names) else 0
 
 
@@ -88,6 +98,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="contenders whose names start so; repeatable")
     parser.add_argument("--no-latency", action="store_true", help="leave out the stream's latency")
     parser.add_argument("--out", type=Path, default=RESULTS / "snapshot.json", help="where the results go")
+    parser.add_argument("--update", action="store_true", help="keep the results of what is not run")
     return parser.parse_args(arguments)
 
 
@@ -99,7 +110,7 @@ def compete(database: Database, names: list[str], count: int, rounds: int) -> tu
     failures: dict[str, str] = {}
     for turn in range(rounds):
         going_on = names if turn == 0 else [name for name in names if name in winners(runs).values()]
-        for name in going_on:
+        for name in [name for name in going_on if turn == 0 or not ENTRANTS[name].once]:
             try:
                 result = run_once(ENTRANTS[name], database, count, f"snapshot_{names.index(name)}_{turn}")
             except ContenderFailed as failure:
@@ -200,11 +211,33 @@ def ratios(speeds: dict[str, float], latency: dict[str, Any]) -> dict[str, float
         "delta_vs_debezium_tuned": over(delta, speeds.get(TUNED)),
         "p95_latency_with_vs_without": over(beside, alone),
         "throughput_vs_debezium_tuned": over(speeds.get(FAST), speeds.get(TUNED)),
+        "small_chunks_vs_debezium": over(speeds.get(SMALL_CHUNKS), speeds.get(DEFAULT_CHUNKS)),
+        "slow_batches_rows_per_s": speeds.get(SLOW),
     }
 
 
 def fastest(speeds: dict[str, float], prefix: str) -> float | None:
     return max((speed for name, speed in speeds.items() if name.startswith(prefix)), default=None)
+
+
+def updated(path: Path, report: dict[str, Any]) -> dict[str, Any]:
+    """Earlier results, with those of this run in their place; a row from now on says where it was measured."""
+    if not path.exists():
+        return report
+    earlier: dict[str, Any] = json.loads(path.read_text())
+    now = {row["contender"]: {**row, "environment": report["environment"]} for row in report["contenders"]}
+    kept = [now.pop(row["contender"], row) for row in earlier["contenders"]]
+    measured = {name: value for name, value in report["ratios"].items() if value is not None}
+    return {
+        **earlier,
+        "contenders": [*kept, *now.values()],
+        "trials": {**earlier["trials"], **report["trials"]},
+        "latency": {**earlier["latency"], **report["latency"]},
+        "ratios": {**earlier["ratios"], **measured},
+        "targets": report["targets"],
+        "not_run": {**earlier["not_run"], **report["not_run"]},
+        "caption": report["caption"],
+    }
 
 
 def missing(report: dict[str, Any], names: list[str]) -> set[str]:

@@ -61,9 +61,12 @@ class Entrant:
     """Others commit meanwhile: without them its windows never close."""
     commits: str = "on"
     """The source's `synchronous_commit`."""
+    once: bool = False
+    """It takes part in the first round only."""
 
     def rows_of(self, job: Job) -> int:
-        return min(job.rows, rows.ROWS_SMALL) if self.table == rows.SMALL else job.rows
+        most = {rows.SMALL: rows.ROWS_SMALL, rows.MEDIUM: rows.ROWS_MEDIUM}
+        return min(job.rows, most.get(self.table, job.rows))
 
 
 def run_pg_dump(entrant: Entrant, job: Job) -> Measure:
@@ -216,6 +219,10 @@ THROUGHPUT = {
 PARALLELISM = (1, 2, 4)
 TUNED, DEFAULT, INITIAL, FAST = "debezium tuned", "debezium default", "debezium initial", "tidelog throughput"
 OURS_ASYNC, DEFAULT_ASYNC = "tidelog noop async", "debezium default async"
+SMALL_CHUNKS, DEFAULT_CHUNKS = "small chunks, tidelog", "small chunks, debezium"
+CHUNKS_OF_1024 = {"incremental.snapshot.chunk.size": "1024"}
+SLOW = "slow batches, tidelog"
+SLOW_NOTE = "each batch sleeps one second when it is done"
 SMALL_NOTE = f"measured on {rows.ROWS_SMALL:,} rows: with asynchronous commits, all would take many minutes"
 BUSY_NOTE = "beside 50 commits a second to another table: on an idle database it does not end"
 
@@ -234,5 +241,8 @@ ENTRANTS: dict[str, Entrant] = {
     DEFAULT: Entrant(run_debezium, DEFAULT, {}, rows.SMALL, note=SMALL_NOTE),
     OURS_ASYNC: Entrant(run_tidelog, OURS_ASYNC, kind="noop", commits="off"),
     DEFAULT_ASYNC: Entrant(run_debezium, DEFAULT_ASYNC, {}, rows.SMALL, note=SMALL_NOTE, commits="off"),
+    SMALL_CHUNKS: Entrant(run_tidelog, SMALL_CHUNKS, CHUNKS_OF_1024, rows.MEDIUM, kind="noop", once=True),
+    DEFAULT_CHUNKS: Entrant(run_debezium, DEFAULT_CHUNKS, CHUNKS_OF_1024, rows.MEDIUM, once=True),
+    SLOW: Entrant(run_tidelog, SLOW, kind="slow", note=SLOW_NOTE, once=True),
     INITIAL: Entrant(run_debezium, INITIAL, {**BUFFERS, "snapshot.mode": "initial"}, kind="initial"),
 }

@@ -26,6 +26,7 @@ from tidelog.engine.home import Home
 NAME = "bench"
 LOOK_SECONDS = 0.02
 WARM_BATCHES = 3
+SLOW_SECONDS = 1.0
 STREAM = ("maxEventsPerTrigger", "maxBytesPerTrigger", "trigger")
 
 
@@ -89,14 +90,30 @@ class Progress:
 
 def noop(task: Task) -> None:
     """Through Spark to its noop sink: the table's typed columns."""
+    watch(task, rows_of(task).writeStream.format("noop"))
+
+
+def slow(task: Task) -> None:
+    """The same, and each batch takes a second longer than it has to."""
+
+    def apply(frame: Any, _: int) -> None:
+        frame.write.format("noop").mode("append").save()
+        time.sleep(SLOW_SECONDS)
+
+    watch(task, rows_of(task).writeStream.foreachBatch(apply))
+
+
+def rows_of(task: Task) -> Any:
     import tidelog
 
     spark = warm_session()
     tidelog.register(spark)
     options = {**task.source, **task.stream, "name": NAME, "table": task.tables[0]}
-    stream = spark.readStream.format("tidelog").options(**options).load()
-    query = stream.writeStream.format("noop").option("checkpointLocation", str(task.workdir / "checkpoint")).start()
-    progress = Progress(query)
+    return spark.readStream.format("tidelog").options(**options).load()
+
+
+def watch(task: Task, writer: Any) -> None:
+    progress = Progress(writer.option("checkpointLocation", str(task.workdir / "checkpoint")).start())
     deliver(task, progress, progress.look)
 
 
@@ -171,7 +188,7 @@ def pipeline(task: Task) -> Any:
     return tidelog.Pipeline(source, sink, name=NAME, stream=task.stream).start(spark)
 
 
-KINDS: dict[str, Callable[[Task], None]] = {"noop": noop, "delta": delta, "serve": serve}
+KINDS: dict[str, Callable[[Task], None]] = {"noop": noop, "slow": slow, "delta": delta, "serve": serve}
 
 
 def main(arguments: list[str]) -> int:

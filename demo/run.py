@@ -46,6 +46,7 @@ source:
   database.dbname: {dbname}
   table.include.list: "public\\\\..*"
   incremental.snapshot.chunk.size: 500      # small, so that there is something to watch
+  incremental.snapshot.chunk.target.ms: 0   # and one at a time
 sink:
   type: delta
   path: {lake}

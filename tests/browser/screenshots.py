@@ -52,6 +52,7 @@ def settings(database: Database) -> dict[str, str]:
         "database.password": database.password,
         "database.dbname": database.dbname,
         "incremental.snapshot.chunk.size": str(CHUNK),
+        "incremental.snapshot.chunk.target.ms": "0",
         "journal.retention.bytes": "500000000",
         "sink.type": "delta",
         "sink.path": "lake",

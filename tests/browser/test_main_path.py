@@ -30,6 +30,7 @@ def settings(database: Database, folder: Path) -> dict[str, str]:
         "table.include.list": r"public\.orders",
         "slot.name": f"{database.dbname}_slot",
         "incremental.snapshot.chunk.size": str(CHUNK),
+        "incremental.snapshot.chunk.target.ms": "0",
         "incremental.snapshot.parallelism": "1",
         "journal.retention.bytes": "100000000",
         "sink.type": "delta",

@@ -98,6 +98,8 @@ class Simulation:
         self.targets = {name: Target() for name in self.database.relations}
         self.news: list[News] = []
         self.crashes = 0
+        self.target_ms = 250 if seed % 4 == 3 else 0
+        """Readings grow past one chunk, or do not."""
         self.bounds = self._bounds()
         self.busy = rng.randint(5, 12)
         self.signals = self._signals()
@@ -403,7 +405,7 @@ class Simulation:
     # -- small steps --------------------------------------------------------------------------------------------
 
     def _bounds(self) -> Bounds:
-        return Bounds(self.rng.randint(1, 3), self.rng.choice((1, 2, 2, 3, 5, 10)))
+        return Bounds(self.rng.randint(1, 3), self.rng.choice((1, 2, 2, 3, 5, 10)), self.target_ms)
 
     def _signals(self) -> list[Signal]:
         rng, names = self.rng, list(self.database.relations)

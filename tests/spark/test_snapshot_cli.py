@@ -152,7 +152,8 @@ def test_paused_snapshots_rest_until_they_are_resumed(
     spark: SparkSession, database: Database, build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     furnish(database)
-    settings = {**INITIAL, "incremental.snapshot.chunk.size": "20", "incremental.snapshot.parallelism": "1"}
+    slowly = {"incremental.snapshot.chunk.size": "20", "incremental.snapshot.chunk.target.ms": "0"}
+    settings = {**INITIAL, **slowly, "incremental.snapshot.parallelism": "1"}
     shop = build(source=settings)
     with shop.start(spark) as run:
         until(lambda: any(walk.rows for walk in run.progress().snapshots.tables), run)

@@ -21,6 +21,7 @@ from tidelog.core.snapshot.state import Emission, Heard, Snapshot
 from tidelog.core.snapshot.world import Now
 from tidelog.engine.capture import Capture
 from tidelog.engine.definition import Definition
+from tidelog.engine.drain import Drain
 from tidelog.engine.following import Following
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump, landing
@@ -88,13 +89,12 @@ class Reading:
         self._stage = Stage(self._files.uri, reader)
         self._selections = Selections(self._files)
         self._snapshots: Snapshots | None = None
-        self._target: int | None = None
-        self._until: int | None = None
+        self._drain: Drain | None = None
         self._floor = 0
         self._life = 0
         self._change = 0
         self._planned_s = 0.0
-        self._batch_ms = self._least_ms = 0
+        self._batch_ms = 0
         self._patience_s = _FIRST_WAIT_S
 
     # -- what a streaming source is asked ------------------------------------------------------------------------
@@ -123,8 +123,6 @@ class Reading:
     def _time_batch(self) -> None:
         """When the next one is asked for, the last one is done."""
         self._batch_ms = int((time.monotonic() - self._planned_s) * 1000) if self._planned_s else 0
-        if self._batch_ms:
-            self._least_ms = min(self._least_ms or self._batch_ms, self._batch_ms)
 
     def _next(self, start: Offset, events: int | None, size: int | None) -> Offset:
         self._serve(start)
@@ -137,7 +135,7 @@ class Reading:
             if position > start.position or ahead != snapshot.settled():
                 return self._reached(start, position, ahead)
             self._served.wait(start.position, 0.0 if snapshot.idle else _WAIT_S)
-            if over:
+            if over and (self._silent or not self.snapshots.postponed):
                 return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
@@ -182,14 +180,16 @@ class Reading:
         self._log.acknowledge(self._needed(offset, Snapshot.from_json(offset.snapshot)))
 
     def drain(self) -> None:
-        """End where the log ends now: `latest` never goes past it, and reaches it."""
-        self._target = self.connector.log_end()
-        self._until = self.connector.through(self._target)
+        """End where the log ends now, and with the snapshots that are queued: `latest` reaches that end, and returns
+        `start` there."""
+        self._drain = Drain(self.connector)
+        if not self._silent:
+            self.snapshots.hurry()
 
     def finish(self) -> None:
         """Everything is drained: let the database hear of the last acknowledgement, and give the slot back, since
         Spark does not always tell a source that its query is over."""
-        if self._target is not None and self._log is not None:
+        if self._drain is not None and self._log is not None:
             self._log.settle(5.0)
             self.close()
 
@@ -292,21 +292,28 @@ class Reading:
     def _look(self, start: int, snapshot: Snapshot, events: int | None, size: int | None) -> tuple[int, int]:
         """Where the batch ends, and up to where the log is known then."""
         busy = bool(snapshot.entries) and not snapshot.paused and not self._silent
-        if busy and (goal := self.snapshots.goal(snapshot)):
-            self._catch_up(goal)
+        self._follow_chunks(snapshot, busy)
         seen = self._served.seen()
         ended = self._served.wait(start, 0.0 if busy else self._patience())
         if ended <= start or (busy and snapshot.blocking):
             return start, max(start, seen) if ended <= start else start
         self.journal.require(start)
-        position = self.journal.limit(start, events, size, self._until)
-        return position, max(position, seen) if position >= ended else position
+        limit = self._drain.limit if self._drain is not None else None
+        position = self.journal.limit(start, events, size, limit)
+        if position >= ended:
+            return position, max(position, seen)
+        if self._drain is not None and self.journal.limit(position, None, None, limit) == position:
+            return position, max(position, self._drain.known(seen))
+        return position, position
 
-    def _catch_up(self, goal: int) -> None:
+    def _follow_chunks(self, snapshot: Snapshot, busy: bool) -> None:
         """Let the log come past what the chunks have seen, also where nothing is written: this closes windows."""
-        if self._until is not None:
-            self._until = max(self._until, self.connector.through(goal))
-        self._served.caught_up(goal, _CATCH_UP_S)
+        windowed = not self._silent and self.snapshots.settings.writes_windows
+        goal = self.snapshots.goal(snapshot) if busy else 0
+        if self._drain is not None:
+            self._drain.extend(goal, open_windows=busy and windowed and snapshot.flying > 0)
+        if goal and not windowed:
+            self._served.caught_up(goal, _CATCH_UP_S)
 
     def _ahead(self, snapshot: Snapshot, start: int, position: int, reached: int, events: int | None) -> Snapshot:
         if self._silent:
@@ -316,12 +323,11 @@ class Reading:
             reached=reached,
             floor=self._floor,
             rows=None if events is None else max(0, events - taken),
-            batch_ms=self._batch_ms,
-            least_ms=self._least_ms,
             full=self.journal.full() and snapshot.since is not None and snapshot.since < start,
             windowed=self.snapshots.settings.writes_windows,
         )
-        return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged)
+        batch_ms, self._batch_ms = self._batch_ms, 0  # it is learned from once
+        return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged, batch_ms)
 
     def _heard(self, start: int, end: int) -> list[Heard]:
         """The signals that the log holds between two positions."""
@@ -357,9 +363,9 @@ class Reading:
     def _drained(self, snapshot: Snapshot) -> bool:
         """Whether everything up to the target was read, and every snapshot is done; always, where there is no
         target."""
-        if self._target is None:
+        if self._drain is None:
             return True
-        if (snapshot.idle or self._silent) and self._served.caught_up(self._target, 0):
+        if (snapshot.idle or self._silent) and self._served.caught_up(self._drain.target, 0):
             return True
         self._served.raise_failure()
         return False
@@ -388,9 +394,6 @@ class Reading:
         selection = self.connector.selection()
         self._selections.keep(selection)
         told = self.connector.document(position, xid, committed, note)
-        document = {**told, **self._snapshot_document(snapshot)}
+        document = told if self._silent else {**told, **self.snapshots.document(snapshot)}
         floor = min(self._floor or position, position)
         return Offset(position, selection.fingerprint, document, floor, snapshot.to_json(), self._life, self._change)
-
-    def _snapshot_document(self, snapshot: Snapshot) -> dict[str, str]:
-        return {} if self._silent else self.snapshots.document(snapshot)

@@ -18,6 +18,7 @@ from tidelog.contracts import Connector, Key, Scan
 from tidelog.core import signals
 from tidelog.core.signals import Execute, Log, Malformed, Pause, Resume, Signal, Stop, WindowClose, WindowOpen
 from tidelog.core.snapshot import document, java_keys, plan, requests
+from tidelog.core.snapshot.cost import CostModel
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
@@ -37,6 +38,7 @@ LOST = "rows of the initial snapshot were not read"
 NO_TABLE = "no captured table matches"
 UNTOLD = "its changes are not in the log yet: once it is published, the pipeline's next start captures it"
 ANEW = "every table is read anew"
+_HURRY_MS = 2_000
 
 
 class Snapshots:
@@ -50,10 +52,14 @@ class Snapshots:
         self._bounds = Bounds(
             self.settings.parallelism or max(1, parallelism - 1), self.settings.chunk_rows, self.settings.target_ms
         )
+        self._costs = CostModel()
+        self._readings: dict[int, CostModel] = {}
         self._channels = Channels(self.settings, home.signals)
         self.notices = Notices(self.settings, home, name)
         self._begun = False
         self._told = ""
+        self.postponed = False
+        """Whether the database was away when the last batch was planned: signals may wait that nobody has seen."""
         self._away = Trouble("The snapshots wait")
         self._failing = Trouble("A chunk could not be read and is tried again")
         self._waiting_for = Trouble("A snapshot waits for transactions older than its table's publication")
@@ -127,9 +133,8 @@ class Snapshots:
         self._connector.release([e.export for e in snapshot.entries])
 
     def goal(self, snapshot: Snapshot) -> int:
-        """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was."""
-        if self.settings.writes_windows:
-            return 0
+        """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was. (Where
+        windows are written to the source, the log closes them further on.)"""
         staged = [c.passed for e in snapshot.entries for c in e.chunks if c.staged]
         attempts = self._stage.attempts() if snapshot.planned else {}
         for entry, chunk in snapshot.planned:
@@ -148,16 +153,23 @@ class Snapshots:
         sent = None if first.cursor is None else java_keys.key_values(first.cursor, types)
         return document.write(queue, sent, java_keys.key_values(first.maximum, types))
 
-    def advance(self, start: Snapshot, heard: Sequence[Heard], now: Now, logged: Callable[[int], str]) -> Snapshot:
+    def advance(
+        self, start: Snapshot, heard: Sequence[Heard], now: Now, logged: Callable[[int], str], batch_ms: int = 0
+    ) -> Snapshot:
         """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
-        does not answer, the snapshots wait and the stream goes on; the signals wait in the state."""
+        does not answer, the snapshots wait and the stream goes on; the signals wait in the state. `batch_ms`: how long
+        the batch that ended at `start` took, with all that the sink did; 0 when it is not known."""
         snapshot = replace(start.settled(), heard=(*start.heard, *heard))
         began_s = time.monotonic()
+        self.postponed = True
         try:
             snapshot = self._followed(snapshot, now)
+            self.postponed = False
             if self._away.rests and not now.full:
                 return snapshot
             world = _World(self._connector, self._stage, logged, self._failing, self._waiting_for)
+            self._learn(start, world, batch_ms)
+            now = replace(now, cost=self._costs.cost, readings={oid: m.cost for oid, m in self._readings.items()})
             return plan.advance(snapshot, world, now, self._bounds)
         except TransientError as exc:
             self._away.met(exc.message, time.monotonic() - began_s)
@@ -165,6 +177,24 @@ class Snapshots:
         except ConfigError:
             self._stage.keep({e.name(c) for e in start.entries for c in e.chunks if c.staged})  # to be tried again
             raise
+
+    def _learn(self, start: Snapshot, world: _World, batch_ms: int) -> None:
+        """A batch reads rows, and delivers those that the one before it has read: each row passes through two. One
+        that reads nothing has fewer tasks, and is not comparable."""
+        read = 0
+        for entry, chunk in start.planned:
+            manifest = world.manifest(entry.name(chunk))
+            if manifest is not None and not (manifest.failed or manifest.refused or chunk.keys):
+                self._readings.setdefault(entry.oid, CostModel()).learn(manifest.rows, manifest.ms)
+                read += manifest.rows
+        if batch_ms and read:
+            delivered = sum(emission.chunk.rows for emission in start.emitting)
+            self._costs.learn((read + delivered) / 2, batch_ms)
+
+    def hurry(self) -> None:
+        """Nobody waits for single changes: throughput counts, not the latency of a batch."""
+        if self._bounds.target_ms:
+            self._bounds = replace(self._bounds, target_ms=max(_HURRY_MS, self._bounds.target_ms))
 
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
@@ -306,6 +336,7 @@ class _World:
         self._failing = failing
         self._waiting = waiting
         self._present: dict[int, Table | None] = {}
+        self._manifests: dict[str, Manifest | None] = {}
 
     def rests(self) -> bool:
         return self._failing.rests
@@ -329,6 +360,11 @@ class _World:
         return self._stage.attempts()
 
     def manifest(self, name: str) -> Manifest | None:
+        if name not in self._manifests:
+            self._manifests[name] = self._best_attempt(name)
+        return self._manifests[name]
+
+    def _best_attempt(self, name: str) -> Manifest | None:
         notes = [self._stage.note(name, attempt) for attempt in self._attempts.get(name, ())]
         found = [note.manifest for note in notes if note is not None]
         best = min(found, key=lambda m: (bool(m.failed or m.refused), m.attempt), default=None)

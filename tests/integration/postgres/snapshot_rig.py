@@ -120,6 +120,7 @@ class Rig:
             STAGE: str(self.folder / "stage"),
             "shape": "staged",
             "incremental.snapshot.parallelism": str(self.parallelism),
+            "incremental.snapshot.chunk.target.ms": "0",  # a chunk is a chunk, however quickly it is read
             "database.hostname": database.host,
             "database.port": str(database.port),
             "database.user": database.user,

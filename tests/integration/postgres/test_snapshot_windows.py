@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from tests.integration.postgres.snapshot_rig import HOOKS
 from tests.integration.postgres.snapshot_writers import ROWS, STEP, WINDOWS, finished, items, write_at
 from tests.servers import Database
+
+RUNS = {"incremental.snapshot.chunk.target.ms": "250"}
 
 
 @pytest.mark.parametrize("hook", ["opened", "read", "staged", "planned"])
@@ -20,6 +23,37 @@ def test_every_change_at_each_step(database: Database, tmp_path: Path, hook: str
 @pytest.mark.parametrize("windows", WINDOWS)
 def test_every_change_everywhere(database: Database, tmp_path: Path, windows: str) -> None:
     _write_and_check(database, tmp_path, windows, 20, HOOKS, 2, most=40)
+
+
+@pytest.mark.parametrize("windows", ["read-only", "insert_insert"])
+def test_every_change_while_readings_grow(database: Database, tmp_path: Path, windows: str) -> None:
+    """Chunks of a fixed size are read in runs: 10 rows at first, then as many as fit into the time."""
+    with items(database, tmp_path, windows, 10, **RUNS) as rig:
+        writer = write_at(rig, *HOOKS, seed=3, most=40)
+        rig.run(until=finished)
+        writer.close()
+        rig.run()
+        rig.check("items")
+
+
+def test_small_chunks_are_read_in_runs(database: Database, tmp_path: Path) -> None:
+    """Each row once, by far fewer readings than there are chunks; what the offset holds of them stays small."""
+    with items(database, tmp_path, "read-only", 500, **RUNS) as rig:
+        database.execute(f"INSERT INTO items SELECT i, 'v', i, '' FROM generate_series({ROWS * STEP + 1}, 20000) i")
+        rig.parallelism, readings = 1, 0
+
+        def count() -> None:
+            nonlocal readings
+            readings += 1
+            assert len(json.dumps(rig.snapshot)) < 4_000
+
+        rig.hooks.opened = count
+        rig.run(until=finished)
+        ids = [row["id"] for _, row in rig.reads]
+        assert ids == sorted(set(ids))
+        assert len(ids) == ROWS + 20_000 - ROWS * STEP
+        assert readings < len(ids) // 500 // 2
+        rig.check("items")
 
 
 @pytest.mark.long

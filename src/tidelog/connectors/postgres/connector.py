@@ -13,6 +13,7 @@ from tidelog.connectors.postgres import check, config, decode, lookup, offset, p
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.holder import SlotHolder
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.slot import Slot
 from tidelog.connectors.postgres.tail import PostgresTail
@@ -43,6 +44,7 @@ class PostgresConnector:
     def __init__(self, settings: Config) -> None:
         self._config = settings
         self._slot = Slot(settings)
+        self._slot_holder = SlotHolder(settings.slot)
         self._session: Session | None = None
         self._walker: Session | None = None
         self._exports: dict[str, Session] = {}
@@ -83,8 +85,11 @@ class PostgresConnector:
         kept: Kept | None = None,  # noqa: ARG002
     ) -> PostgresTail:
         with Session(self._config) as session:
+            self._slot_holder.require_free(session)
             confirmed = self._slot.require(session, position.resume(start))
-        return PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
+        tail = PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
+        self._slot_holder.is_us(tail.sender)
+        return tail
 
     def lag(self) -> Lag:
         return self._slot.lag(self._reader())

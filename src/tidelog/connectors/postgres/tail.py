@@ -90,6 +90,11 @@ class PostgresTail:
             self._rest.look(self.seen(), self._stream.answers)
         return self._heartbeat()
 
+    @property
+    def sender(self) -> int:
+        """The server's process that sends us the log."""
+        return self._stream.sender
+
     def merging(self, xid: int) -> Merging:
         """Only the rows of a streamed transaction may wait for their commit to say under which version they stand."""
         return self._framer.merging(xid) if isinstance(self._framer, Turns) else Surely({})

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from tidelog.contracts import Key, Scan
 from tidelog.core.snapshot import sizes
+from tidelog.core.snapshot.cost import Cost
 from tidelog.core.snapshot.state import BLOCKING, INITIAL, Chunk, Emission, Entry, News, Snapshot
 from tidelog.core.snapshot.world import Bounds, Manifest, Now, World
 from tidelog.errors import ConfigError
@@ -106,23 +107,24 @@ def _stage(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsh
         elif manifest.refused:
             snapshot = _refuse(snapshot, current, world, manifest.refused)
         elif manifest.failed:
-            snapshot = _put(snapshot, current, _failed(current, chunk))
+            snapshot = _put(snapshot, current, _failed(current, chunk, bounds))
         else:
             snapshot = _put(snapshot, current, _staged(current, chunk, manifest, now, bounds))
     return snapshot
 
 
-def _failed(entry: Entry, chunk: Chunk) -> Entry:
+def _failed(entry: Entry, chunk: Chunk, bounds: Bounds) -> Entry:
     """Once more from there, by smaller chunks."""
     before = entry.chunks[: entry.chunks.index(chunk)]
-    return replace(entry, chunks=before, next=entry.next + 1, size=sizes.smaller(entry.size))
+    return replace(entry, chunks=before, next=entry.next + 1, size=sizes.smaller(entry.size, bounds))
 
 
 def _staged(entry: Entry, chunk: Chunk, found: Manifest, now: Now, bounds: Bounds) -> Entry:
     passed = 0 if now.windowed else found.passed
     done = replace(chunk, attempt=found.attempt, passed=passed, rows=found.rows, shape=found.shape)
     chunks = tuple(done if c is chunk else c for c in entry.chunks)
-    return replace(entry, chunks=chunks, size=sizes.after(entry.size, found, now, bounds))
+    size = sizes.after(entry.size, found, now.cost, now.readings.get(entry.oid, Cost()), bounds)
+    return replace(entry, chunks=chunks, size=size)
 
 
 def _emit(snapshot: Snapshot, now: Now) -> Snapshot:

@@ -35,11 +35,18 @@ SETTINGS = (
     ),
     Setting(
         "incremental.snapshot.chunk.size",
-        "Rows of a chunk; auto: as many as are read in the target time.",
+        "Rows of a chunk; auto: as many as are read in the target time. A reading takes as many chunks of a fixed size "
+        "as fit into that time.",
         "auto",
         chunk_size,
     ),
-    Setting("incremental.snapshot.chunk.target.ms", "How long reading a chunk should take.", "250", count),
+    Setting(
+        "incremental.snapshot.chunk.target.ms",
+        "How long one reading should take, at least 2000 where nothing waits for the batch (`--once`); 0: a reading is "
+        "one chunk of the fixed size, however short.",
+        "250",
+        count,
+    ),
     Setting(
         "incremental.snapshot.parallelism",
         "Chunks read at the same time; 0: one for each core of Spark but one, which the stream keeps; of a plain "
@@ -78,6 +85,7 @@ class SnapshotSettings:
     chunk_rows: int = 0
     """0: as many as are read in `target_ms`."""
     target_ms: int = 250
+    """0: a reading is one chunk of `chunk_rows`."""
     parallelism: int = 0
     """0: one for each core of Spark but one."""
     strategy: str = "insert_insert"
@@ -104,7 +112,7 @@ def read(values: Mapping[str, Any]) -> SnapshotSettings:
     return SnapshotSettings(
         mode=values["snapshot.mode"],
         chunk_rows=values["incremental.snapshot.chunk.size"],
-        target_ms=max(1, values["incremental.snapshot.chunk.target.ms"]),
+        target_ms=values["incremental.snapshot.chunk.target.ms"],
         parallelism=values["incremental.snapshot.parallelism"],
         strategy=values["incremental.snapshot.watermarking.strategy"],
         read_only=values["read.only"],

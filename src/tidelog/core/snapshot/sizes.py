@@ -1,36 +1,69 @@
-"""How many rows the next chunk has: a fixed number, or what can be read in a wanted time."""
+"""How many rows the next reading has: what can be read in a wanted time, in whole chunks where their size is fixed.
+
+A chunk of a fixed size is a unit, and no more: a reading takes as many neighbouring ones as fit into its time, under
+one snapshot and one watermark, so that small chunks cost neither a connection nor a batch each.
+"""
 
 from __future__ import annotations
 
-from tidelog.core.snapshot.world import Bounds, Manifest, Now
+from tidelog.core.snapshot.cost import Cost
+from tidelog.core.snapshot.world import Bounds, Manifest
 
-_FIRST, _MIN, _MAX = 20_000, 2_000, 500_000
+_FIRST, _MIN, _MAX = 20_000, 2_000, 1_000_000
 _BYTES_MAX = 64 << 20
 _GROWTH_MAX, _SHRINK_MAX = 4, 2
 """One reading may change the size of the next by these factors at most: the first ones are slow."""
+_UNNOTICED = 2
+"""Where a batch or a reading is slow anyway, half of that for its rows is no matter."""
+_PROBE, _PROBED = 2, 4
+"""While nothing is known of the fixed part of a reading, small ones grow, up to so many times the least: it may be all
+that they cost."""
+_PART_MIN = 4
+"""The batch as a whole makes a reading smaller, but not below this part of what can be read in the wanted time."""
 
 
 def wanted(size: int, bounds: Bounds) -> int:
     """Of a table whose readings have led to `size`; 0 before the first."""
-    return bounds.rows or size or _FIRST
+    if bounds.rows:
+        return bounds.rows * max(1, size // bounds.rows)
+    return size or _FIRST
 
 
-def after(size: int, found: Manifest, now: Now, bounds: Bounds) -> int:
-    """As many rows as are read in the wanted time, and no more than memory likes. Fewer, down to a quarter, where the
-    batch as a whole takes longer than twice that time: changes wait for it. But its own cost neither grows nor shrinks
-    along: where the batch is slow anyway, nobody notices a chunk that takes a quarter of it."""
-    if bounds.rows or found.rows < _MIN // 2:
+def after(size: int, found: Manifest, batch: Cost, reading: Cost, bounds: Bounds) -> int:
+    """As many rows as are read in the wanted time, and no more than memory likes. Fewer, where what the rows cost in
+    all of the batch takes longer than that: changes wait for it. What a batch and a reading cost whatever their rows
+    makes nothing smaller."""
+    last, least = _last(size, bounds), bounds.rows or _MIN
+    if (bounds.rows and not bounds.target_ms) or found.rows < min(_MIN, last) // 2:
         return size
-    read = found.rows * bounds.target_ms // max(1, found.ms)
-    own = min(now.least_ms, bounds.target_ms)
-    whole = found.rows * (2 * bounds.target_ms - own) // max(1, now.batch_ms - own) if now.batch_ms else read
-    unnoticed = found.rows * max(bounds.target_ms, now.batch_ms // 4) // max(1, found.ms)
+    target_ms = max(1, bounds.target_ms)
+    unnoticed_ms = batch.fixed_ms / _UNNOTICED
+    read = _readable(found, reading, max(target_ms - reading.fixed_ms, target_ms / _UNNOTICED, unnoticed_ms), target_ms)
+    if not reading.known and last <= _PROBED * least:
+        read = max(read, _PROBE * last)
+    if reading.known and not reading.row_ms:
+        read = _PROBE * last
+    whole = _MAX
+    if batch.row_ms:
+        ms = max(2 * target_ms - batch.fixed_ms, target_ms, unnoticed_ms)
+        in_time = found.rows * target_ms // max(1, found.ms)
+        whole = max(int(ms / batch.row_ms / max(1, bounds.parallelism)), in_time // _PART_MIN)
     room = _BYTES_MAX * found.rows // max(1, found.bytes)
-    last = size or _FIRST
-    wanted = max(min(read, whole), unnoticed // 4, last // _SHRINK_MAX)
-    return max(_MIN, min(wanted, room, _MAX, last * _GROWTH_MAX))
+    wanted = max(min(read, whole), last // _SHRINK_MAX)
+    return max(least, min(wanted, room, max(_MAX, least), max(last, found.rows * _GROWTH_MAX)))
 
 
-def smaller(size: int) -> int:
+def _readable(found: Manifest, reading: Cost, rows_ms: float, target_ms: int) -> int:
+    """Rows that are read in `rows_ms`; while nothing is known of the fixed part, the whole reading takes that long."""
+    if not reading.known:
+        return int(found.rows * max(rows_ms, target_ms) / max(1, found.ms))
+    return int(min(_MAX, rows_ms / max(reading.row_ms, 1e-6)))
+
+
+def smaller(size: int, bounds: Bounds) -> int:
     """After a reading that failed: what takes too long for the server's patience is read in parts."""
-    return max(_MIN, (size or _FIRST) // _SHRINK_MAX)
+    return max(bounds.rows or _MIN, _last(size, bounds) // _SHRINK_MAX)
+
+
+def _last(size: int, bounds: Bounds) -> int:
+    return size or bounds.rows or _FIRST

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidelog.contracts import Key, Scan
+from tidelog.core.snapshot.cost import Cost
 from tidelog.core.snapshot.state import Entry
 from tidelog.model.schema import Table
 
@@ -65,6 +67,7 @@ class Bounds:
     rows: int = 0
     """Rows per chunk; 0: what can be read in `target_ms`."""
     target_ms: int = 250
+    """How long a reading should take; 0: as long as one chunk of a fixed size takes."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,9 @@ class Now:
     """How many rows the batch may still take."""
     full: bool = False
     """The journal has no room left: nothing may hold it back."""
-    batch_ms: int = 0
-    """How long the last batch took, with all that the sink did; 0 when it is not known."""
-    least_ms: int = 0
-    """How long the quickest took: its own cost, whatever it carries."""
+    cost: Cost = field(default_factory=Cost)
+    """What batches cost lately, with all that the sink did."""
+    readings: Mapping[int, Cost] = field(default_factory=dict)
+    """What readings cost lately, by table."""
     windowed: bool = False
     """The log itself tells when a chunk is passed: windows are written to the source."""
