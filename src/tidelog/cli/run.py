@@ -28,6 +28,9 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="deliver what is there by now, then end")
+    parser.add_argument(
+        "--fresh", action="store_true", help="read every table again where the state folder of an earlier start is gone"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             line.show("starting Spark", urgent=True)
             from tidelog.spark.pipeline import Pipeline
 
-            Pipeline.of(definition).run(once=arguments.once, watch=watch)
+            Pipeline.of(definition).run(once=arguments.once, fresh=arguments.fresh, watch=watch)
             line.end(f"done: {total:,} events")
         except KeyboardInterrupt:
             line.end(f"stopped after {total:,} events; the next run goes on from here")

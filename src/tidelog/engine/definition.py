@@ -45,6 +45,14 @@ STREAM = (
         "inline",
         choices=("inline", "apart"),
     ),
+    Setting(
+        "start",
+        "What a start without a checkpoint does where an earlier one has left a slot, a journal, offsets or rows in "
+        "the target: stop and say so (safe), or read everything again (fresh; the target loses what the source does "
+        "not have).",
+        "safe",
+        choices=("safe", "fresh"),
+    ),
 )
 
 JOURNAL = (
@@ -87,6 +95,8 @@ class Limits:
     bytes: int | None
     trigger_s: float
     apart: bool = False
+    fresh: bool = False
+    """Whether a start without a checkpoint may read everything again."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,13 @@ class Definition:
     def limits(self) -> Limits:
         values = parse(STREAM, self.stream, subject="The section stream")
         events, size = values["maxEventsPerTrigger"], values["maxBytesPerTrigger"]
-        return Limits(events or None, size or None, values["trigger"], values["capture"] == "apart")
+        return Limits(
+            events or None,
+            size or None,
+            values["trigger"],
+            apart=values["capture"] == "apart",
+            fresh=values["start"] == "fresh",
+        )
 
     @cached_property
     def storage(self) -> Storage:

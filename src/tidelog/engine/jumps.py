@@ -23,8 +23,7 @@ from tidelog.model.offset import FORMAT, Offset
 class Jump:
     id: int
     offset: Mapping[str, Any] | None
-    """The whole offset, or only the connector's own keys as a person writes them; None: begin as if for the first
-    time."""
+    """The whole offset, or only the connector's own keys as a person writes them; None: read everything again."""
 
     def follows(self, offset: Offset) -> bool:
         """Whether an offset does not know of it yet."""
@@ -37,6 +36,10 @@ class Jump:
     def from_json(text: str) -> Jump | None:
         raw = json.loads(text) if text else None
         return Jump(int(raw["id"]), raw["offset"]) if raw else None
+
+
+OVER = Jump(0, None)
+"""Read everything again at a start without a checkpoint. It is no edit: an offset never counts as older than it."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,10 @@ def place(offset: Mapping[str, Any], connector: Connector) -> int:
 
 def _anew(start: Offset | None, snapshots: Snapshots) -> Snapshot:
     left = Snapshot.from_json(start.snapshot) if start is not None else Snapshot()
-    if start is None or snapshots.settings.mode == "no_data":
+    if snapshots.settings.mode == "no_data":
         return replace(snapshots.first(), heard=left.heard, handled=left.handled)
-    return snapshots.again(left, "offsets-deleted")
+    # Without a checkpoint, too: somebody asks to start over, so the target may hold rows that the source has lost.
+    return snapshots.again(left, "started-over" if start is None else "offsets-deleted")
 
 
 def _told(offset: Mapping[str, Any], start: Offset | None) -> Snapshot | None:

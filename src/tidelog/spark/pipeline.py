@@ -28,8 +28,9 @@ from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
 from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
+from tidelog.engine.first_start import starts_over
 from tidelog.engine.home import Home
-from tidelog.engine.jumps import Jump
+from tidelog.engine.jumps import OVER, Jump
 from tidelog.engine.stage import Stage
 from tidelog.engine.startup import start_when_reachable
 from tidelog.engine.storage import files_of
@@ -42,6 +43,7 @@ from tidelog.spark.batches import Batches
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, waiting
 from tidelog.spark.session import is_local, register, session, warm
+from tidelog.spark.sinks.written import find_written
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
 
@@ -81,18 +83,20 @@ class Pipeline:
         spark: SparkSession | None = None,
         *,
         once: bool = False,
+        fresh: bool = False,
         watch: Callable[[Progress], None] | None = None,
     ) -> Progress:
         """Stream until interrupted, or with `once` until everything that the log holds now is delivered. A database
-        that does not answer yet is waited for, unless `once` is set."""
+        that does not answer yet is waited for, unless `once` is set. `fresh` reads everything again where an earlier
+        start left a slot or a target, but no checkpoint."""
         watch = watch or (lambda _: None)
-        start, first = partial(self.start, spark, once=once), not Home.at(self.definition.name).has_begun
+        start, first = partial(self.start, spark, once=once, fresh=fresh), not Home.at(self.definition.name).has_begun
         with start() if once else start_when_reachable(start, waiting(watch), first=first) as run:
             return run.wait(watch)
 
-    def start(self, spark: SparkSession | None = None, *, once: bool = False) -> Run:
+    def start(self, spark: SparkSession | None = None, *, once: bool = False, fresh: bool = False) -> Run:
         """Stream in the background; the run is a context manager that stops it."""
-        return Run(self.definition, spark, once=once)
+        return Run(self.definition, spark, once=once, fresh=fresh)
 
     # -- snapshots on demand: followed by the running pipeline, or by its next run -----------------------------------
 
@@ -132,7 +136,13 @@ class Run:
     """A pipeline that runs. Holds the pipeline's name: a second run is refused while this one lives."""
 
     def __init__(
-        self, definition: Definition, spark: SparkSession | None, *, once: bool, store: ControlStore | None = None
+        self,
+        definition: Definition,
+        spark: SparkSession | None,
+        *,
+        once: bool,
+        fresh: bool = False,
+        store: ControlStore | None = None,
     ) -> None:
         self._definition = definition
         self._home = Home.open(definition.name)
@@ -152,7 +162,7 @@ class Run:
             self._sink: Sink | None = None
             self._store = store or open_store(definition.store or None)
             self._tell()  # a run that died may not have told the store
-            self._jump = self._waiting()
+            self._jump = self._waiting() or self._start_over(fresh)
             # Before Spark takes its time to start.
             self._prepare(self._jump)
             self._spark = spark or session(definition.name, self._home)
@@ -172,6 +182,12 @@ class Run:
             self._connector.prepare(resuming=jump.offset is not None)
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
             self._connector.prepare(resuming=began)
+
+    def _start_over(self, fresh: bool) -> Jump | None:
+        """Read everything again, where the checkpoint is gone and somebody has chosen so."""
+        look = partial(find_written, self._definition.sink)
+        over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
+        return OVER if over else None
 
     def _waiting(self) -> Jump | None:
         """The edit of the offsets that waits to be followed. Read once: nobody edits while we hold the name."""
