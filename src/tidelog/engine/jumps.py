@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.contracts import Connector
+from tidelog.contracts import Connector, ControlStore
 from tidelog.core.snapshot.plan import grounded
 from tidelog.core.snapshot.state import HANDLED_MAX, Snapshot
 from tidelog.engine.snapshots import Snapshots, restored
+from tidelog.errors import ConfigError
 from tidelog.model.offset import FORMAT, Offset
 
 
@@ -49,6 +50,18 @@ class Landing:
     position: int
     floor: int
     snapshot: Snapshot
+
+
+def waiting_jump(store: ControlStore, name: str, partition: Mapping[str, str]) -> Jump | None:
+    """The edit of the offsets that the next start follows."""
+    pending = store.pending(name)
+    own = [change for change in pending if dict(change.partition) == partition]
+    if pending and not own:
+        raise ConfigError(
+            f"An edit of the offsets waits for {dict(pending[0].partition)}, and this source is {partition}.",
+            hint="Was topic.prefix or the connector changed? Change it back, or undo the edit.",
+        )
+    return Jump(own[0].id, own[0].after) if own else None
 
 
 def landing(jump: Jump, start: Offset | None, first: int, connector: Connector, snapshots: Snapshots) -> Landing:

@@ -18,7 +18,7 @@ from tidelog.contracts import ControlStore
 from tidelog.engine import flat
 from tidelog.engine.definition import Definition
 from tidelog.engine.watching import Ended
-from tidelog.errors import TidelogError, TransientError
+from tidelog.errors import SparkLost, TidelogError, TransientError
 from tidelog.spark.pipeline import Run
 from tidelog.spark.progress import Progress
 
@@ -100,7 +100,7 @@ class Runner:
                 return self._become(ENDED)
             except _Asked:
                 break
-            except TransientError as exc:
+            except (TransientError, SparkLost) as exc:
                 attempt = 0 if self.state == RUNNING else attempt + 1
                 self._become(UNASSIGNED, self._scrubbed(str(exc)))
                 self._ending.wait(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])

@@ -7,13 +7,12 @@ sink does nothing twice for one (query, batch).
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -23,26 +22,28 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors, errors
-from tidelog.contracts import Batch, ControlStore, Sink, Status
+from tidelog.contracts import ControlStore, Sink
 from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
-from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.first_start import starts_over
 from tidelog.engine.home import Home
-from tidelog.engine.jumps import OVER, Jump
+from tidelog.engine.jumps import OVER, Jump, waiting_jump
 from tidelog.engine.stage import Stage
 from tidelog.engine.startup import start_when_reachable
 from tidelog.engine.storage import files_of
 from tidelog.engine.watching import Ended, Told, walks
-from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
+from tidelog.errors import CorruptState, TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.spark import sinks
-from tidelog.spark.batches import Batches
+from tidelog.spark.batches import Batches, without_letters
+from tidelog.spark.chosen import require_as_wanted
+from tidelog.spark.executors import require_able
+from tidelog.spark.liveness import is_alive, require_alive
 from tidelog.spark.present import Present
-from tidelog.spark.progress import Progress, Tally, waiting
-from tidelog.spark.session import is_local, register, session, warm
+from tidelog.spark.progress import Progress, Tally, mark_stopped, read_status, waiting
+from tidelog.spark.session import is_local, local_uri, register, session, warm
 from tidelog.spark.sinks.written import find_written
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
@@ -67,10 +68,12 @@ class Pipeline:
         name: str = "tidelog",
         stream: Mapping[str, Any] | None = None,
         journal: Mapping[str, Any] | None = None,
+        spark: Mapping[str, Any] | None = None,
         offset_storage: str = "",
     ) -> None:
         raw = {"name": name, "source": source, "sink": sink, "stream": stream or {}, "journal": journal or {}}
-        self.definition = definitions.from_mapping({**raw, "offset.storage": offset_storage})
+        more = {"spark": spark or {}, "offset.storage": offset_storage}
+        self.definition = definitions.from_mapping({**raw, **more})
 
     @staticmethod
     def of(definition: Definition) -> Pipeline:
@@ -152,6 +155,7 @@ class Run:
         self._source = Present(self._connector)
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
         self._failure: BaseException | None = None
+        self._applying = threading.Lock()
         self._tally = Tally()
         self._warnings: tuple[str, ...] = ()
         self._told = Told(self._home)
@@ -162,17 +166,22 @@ class Run:
             self._sink: Sink | None = None
             self._store = store or open_store(definition.store or None)
             self._tell()  # a run that died may not have told the store
-            self._jump = self._waiting() or self._start_over(fresh)
+            # Read once: nobody edits while we hold the name.
+            self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
             # Before Spark takes its time to start.
             self._prepare(self._jump)
-            self._spark = spark or session(definition.name, self._home)
-            require_shared_journal(definition, self._spark.sparkContext.master or "")
+            self._spark = spark or session(definition.name, self._home, definition.spark_conf)
+            if spark is not None:
+                require_as_wanted(spark, definition.spark_conf)
+            require_able(self._spark, {"journal": files_of(definition, self._home), "stage": self._batches.stage})
             self._sink = self._create_sink()
             if not self._once:
                 warm(self._spark, definition.connector)
             self._query = self._begin()
-        except BaseException:
+        except BaseException as exc:
             self.stop()
+            if isinstance(exc, _CURABLE) and hasattr(self, "_spark"):
+                require_alive(self._spark)
             raise
 
     def _prepare(self, jump: Jump | None) -> None:
@@ -189,17 +198,6 @@ class Run:
         over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
         return OVER if over else None
 
-    def _waiting(self) -> Jump | None:
-        """The edit of the offsets that waits to be followed. Read once: nobody edits while we hold the name."""
-        pending = self._store.pending(self._definition.name)
-        mine = [change for change in pending if dict(change.partition) == self._partition]
-        if pending and not mine:
-            raise ConfigError(
-                f"An edit of the offsets waits for {dict(pending[0].partition)}, and this source is {self._partition}.",
-                hint="Was topic.prefix or the connector changed? Change it back, or undo the edit.",
-            )
-        return Jump(mine[0].id, mine[0].after) if mine else None
-
     # -- the life of a run ---------------------------------------------------------------------------------------
 
     def wait(self, watch: Callable[[Progress], None]) -> Progress:
@@ -211,6 +209,7 @@ class Run:
             try:
                 self._look(watch)
             except _CURABLE as exc:
+                require_alive(self._spark)
                 tries = 1 if self._tally.batch_id > reached else tries + 1
                 if tries > _TRIES:
                     raise
@@ -267,18 +266,15 @@ class Run:
 
     def stop(self) -> None:
         query = getattr(self, "_query", None)
-        if query is not None and query.isActive:
+        if query is not None and not is_alive(self._spark):
+            with self._applying:  # the sink may still be writing the last batch: the name is ours until it has ended
+                mark_stopped(self._home)
+        elif query is not None and query.isActive:
             query.stop()
-            self._leave_status()
+            mark_stopped(self._home)
         self._connector.close()
         shutil.rmtree(self._home.stage, ignore_errors=True)
         self._lock.__exit__(None, None, None)
-
-    def _leave_status(self) -> None:
-        """The capture may have been ended before it could say so."""
-        status = _status(self._home)
-        if status.state != "failed":
-            write_status(self._home.status)(replace(status, state="stopped"))
 
     def __enter__(self) -> Run:
         return self
@@ -291,7 +287,7 @@ class Run:
         return self._query
 
     def progress(self) -> Progress:
-        status = _status(self._home)
+        status = read_status(self._home)
         warnings = self._warnings + ((status.warning,) if status.warning else ())
         self._ended += tuple(self._told.new())
         warnings += self._told.remarks
@@ -331,7 +327,7 @@ class Run:
         )
         writer = (
             stream.writeStream.queryName(f"tidelog:{self._definition.name}")
-            .option("checkpointLocation", str(self._home.checkpoint))
+            .option("checkpointLocation", local_uri(self._home.checkpoint))
             .foreachBatch(self._apply)
         )
         trigger_s = self._definition.limits.trigger_s
@@ -346,15 +342,21 @@ class Run:
         """They are staged beside the journal when that is shared, so that executors on other machines reach them."""
         journal = files_of(self._definition, self._home)
         name = self._definition.name
-        stage = Files(str(self._home.stage)) if journal.local else journal.folder(f"stage/{name}")
+        here = journal.local and is_local(self._spark.sparkContext.master or "")
+        stage = Files(str(self._home.stage)) if here else journal.folder(f"stage/{name}")
         return Batches(self._connector, stage, Stage(journal.uri, name).files)
 
     def _apply(self, frame: DataFrame, batch_id: int) -> None:
+        with self._applying:
+            self._apply_batch(frame, batch_id)
+
+    def _apply_batch(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         try:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-            batch = self._without_letters(self._batches.of(query, batch_id, staged))
+            batch, warning = without_letters(self._batches.of(query, batch_id, staged))
+            self._warnings = (warning,) if warning else self._warnings
             self._source.after(batch.tables)
             assert self._sink is not None
             self._sink.apply(batch)
@@ -363,15 +365,6 @@ class Run:
             raise
         self._count(batch_id, staged, began)
         self._batches.clear(staged)
-
-    def _without_letters(self, batch: Batch) -> Batch:
-        """Records that could not be decoded: for the sink to set aside, or only to be told of."""
-        letters = batch.failures
-        if letters is None or batch.selection.failures == "dead-letter":
-            return batch
-        table, reason = letters.column("table")[0].as_py(), letters.column("reason")[0].as_py()
-        self._warnings = (f"{letters.num_rows} records could not be decoded and were left out; {table}: {reason}",)
-        return replace(batch, failures=None)
 
     def _create_sink(self) -> Sink:
         return sinks.create(
@@ -401,19 +394,3 @@ class Run:
             ours: TidelogError = kind(found[2].strip())
             return ours
         return self._failure or error or TidelogError("The query ended without saying why.")
-
-
-def _status(home: Home) -> Status:
-    try:
-        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Status("starting")
-
-
-def require_shared_journal(definition: Definition, master: str) -> None:
-    """Executors on other machines must be able to open the journal."""
-    if not is_local(master) and (not definition.storage.path or Files(definition.storage.path).local):
-        raise ConfigError(
-            f"Spark runs as {master}, but the journal lies in a local folder that its executors can't read.",
-            hint="Set journal.path to storage that all machines reach, such as s3://bucket/prefix.",
-        )

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow.fs as fs
 
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, TransientError
 from tidelog.model.schema import Table
 from tidelog.spark.sinks import history
 from tidelog.spark.sinks.delta_options import Options, storage
-from tidelog.spark.sinks.delta_rust import RustEngine
+from tidelog.spark.sinks.delta_rust import RustEngine, driver
 from tidelog.spark.sinks.places import BOOK
 from tidelog.spark.sinks.target import own_uri, uri
 
@@ -31,17 +31,20 @@ def find_written(sink: Mapping[str, str], tables: Sequence[Table]) -> str:
     try:
         return look(options, tables) if look else ""
     except (TidelogError, OSError) as exc:
-        _LOG.warning("The target %s was not looked at before the first start: %s", sink["type"], exc)
+        reason = str(exc).splitlines()[0]
+        _LOG.warning("Whether the target has rows already could not be looked up before the first start: %s", reason)
         return ""
 
 
 def _in_delta(options: Mapping[str, str], tables: Sequence[Table]) -> str:
     chosen = Options.of(options)
     book = RustEngine(chosen.storage).target(own_uri(chosen.path, BOOK))
-    if book.schema() is None:
-        return ""
+    try:
+        places = book.read(["uri"])["uri"].to_pylist() if book.schema() is not None else []
+    except driver().exceptions.DeltaError as exc:
+        raise TransientError(str(exc)) from exc
     # The end of a place is enough: the book lies in the same folder, whatever the path to it is called now.
-    written = {_end(place) for place in book.read(["uri"])["uri"].to_pylist() if place}
+    written = {_end(place) for place in places if place}
     return next((t.qualified for t in tables if _end(uri(chosen.path, t.schema, t.name)) in written), "")
 
 
