@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -19,6 +20,12 @@ from tests.spark_session import prepare_environment
 START_S = 240.0
 WORKERS = 2
 _SMALL = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def _die_with_parent() -> None:
+    """Also where the test's process is killed, and cleans up nothing."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 @dataclass
@@ -46,7 +53,12 @@ class Cluster:
         with (self.folder / f"{name}.log").open("wb") as out:
             environment = {**self.environment, **_SMALL, **more}
             started = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"], env=environment, stdout=out, stderr=out, start_new_session=True
+                ["bash", "-c", f"exec {command}"],
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
             )
         self.processes.append(started)
 
