@@ -16,7 +16,7 @@ from pathlib import Path
 from tidelog.connectors.oracle.settings import SETTINGS as ORACLE
 from tidelog.connectors.postgres.config import SETTINGS as POSTGRES
 from tidelog.core.settings import Setting
-from tidelog.engine.definition import JOURNAL, STREAM
+from tidelog.engine.definition import JOURNAL, SPARK, STREAM
 from tidelog.spark.sinks import TYPES
 
 GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guide"
@@ -25,6 +25,7 @@ SECTIONS: dict[str, Sequence[Setting]] = {
     "postgres": POSTGRES,
     "stream": STREAM,
     "journal": JOURNAL,
+    "spark": SPARK,
     **{f"sink {name}": settings for name, (settings, _) in TYPES.items()},
 }
 _PLACE = re.compile(r"(<!-- settings: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -342,6 +342,10 @@ class Connector(Protocol):
         what held our place in the log must still be there, or the position is lost. Who is only `looking` changes
         nothing that is there."""
 
+    def find_server_state(self) -> str:
+        """What the server keeps for this pipeline since an earlier start, in words, such as its replication slot;
+        empty when there is nothing. Changes nothing."""
+
     def tail(
         self,
         start: int,

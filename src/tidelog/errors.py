@@ -50,6 +50,10 @@ class TransientError(TidelogError):
     """Nothing to do: tidelog retries by itself."""
 
 
+class SparkLost(TidelogError):
+    """Spark's own process is gone: start again, in a new session. A service does so by itself."""
+
+
 class PositionLost(TidelogError):
     """The log no longer holds what comes next: a person decides how to go on."""
 

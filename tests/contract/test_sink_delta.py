@@ -316,5 +316,5 @@ def test_a_bucket(s3: S3) -> None:
     log = Rig({"type": "history", "path": f"s3://{s3.bucket}/log", **storage})
     log.sink.apply(batch)
     log.sink.apply(batch)
-    where, _ = sinks.history._filesystem("s3://x", {k.removeprefix("storage."): v for k, v in storage.items()})
+    where, _ = sinks.history.filesystem("s3://x", {k.removeprefix("storage."): v for k, v in storage.items()})
     assert ds.dataset(f"{s3.bucket}/log/public/orders", filesystem=where).count_rows() == 2

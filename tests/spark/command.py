@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+import psutil
 from deltalake import DeltaTable
 
 from tests.servers import Database
@@ -96,6 +97,11 @@ class Command:
                 state, _, group = rest.split()[:3]
                 found += [name] if group == str(self._process.pid) and state != "Z" else []
         return found
+
+    def kill_jvm(self) -> None:
+        for child in psutil.Process(self._process.pid).children(recursive=True):
+            if child.name() == "java":
+                child.kill()
 
     def interrupt(self) -> None:
         """Ctrl-C: a terminal tells the whole group."""

@@ -13,10 +13,7 @@ from deltalake import DeltaTable
 
 from tests.servers import S3, Database
 from tests.spark.conftest import source_of
-from tests.spark_session import CLUSTER
-from tidelog import ConfigError, connectors
-from tidelog.engine.definition import from_mapping
-from tidelog.spark.pipeline import require_shared_journal
+from tidelog import connectors
 
 
 @pytest.mark.timeout(1500)
@@ -37,14 +34,6 @@ def test_a_cluster_reads_the_journal_from_s3_also_after_the_ledger_was_lost(
     found = DeltaTable(str(tmp_path / "lake/public/t")).to_pyarrow_table()
     assert found.num_rows == 20000
     assert found.column("name").to_pylist().count("new") == 10000
-
-
-@pytest.mark.parametrize("master", [CLUSTER, "spark://host:7077", "yarn", "k8s://https://host"])
-def test_a_local_journal_is_refused_on_a_cluster(master: str) -> None:
-    definition = from_mapping({"name": "x", "source": {"connector": "postgres"}, "sink": {"type": "console"}})
-    with pytest.raises(ConfigError, match="local folder"):
-        require_shared_journal(definition, master)
-    require_shared_journal(definition, "local[*]")
 
 
 def define(database: Database, folder: Path, journal: dict[str, str]) -> Path:

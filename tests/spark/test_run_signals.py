@@ -60,3 +60,23 @@ def test_a_run_that_is_ended_before_spark_has_started_leaves_nothing_behind(data
         run.interrupt()
         assert run.end() == 0, run.said
         assert "the next run goes on from here" in run.said
+
+
+def test_a_run_whose_jvm_is_killed_says_so_and_the_next_one_goes_on(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(database, tmp_path)
+    monkeypatch.setenv("TIDELOG_TEST_PASSWORD", database.password)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    connector_of(load(shop.file)).prepare()
+    with Writer(database) as writer:
+        with shop.start("run") as run:
+            run.until(shop.ids, "the first batch")
+            run.kill_jvm()
+            assert run.end() == 2, run.said
+            assert "Spark ended while the pipeline was running" in run.said
+            assert "Traceback" not in run.said
+        assert whole(shop)
+    with shop.start("run", "--once") as again:
+        assert again.end() == 0, again.said
+    assert shop.ids() == writer.ids

@@ -158,3 +158,19 @@ def test_no_secret_is_shown() -> None:
 
 def test_a_definition_is_a_value() -> None:
     assert from_mapping(MINIMAL) == Definition("n", {"connector": "postgres"}, {"type": "delta"})
+
+
+def test_settings_of_spark_get_their_own_names() -> None:
+    spark = {"master": "spark://h:7077", "packages": ["a:b:1", "c:d:2"], "conf": {"spark.executor.memory": "2g"}}
+    definition = from_mapping({**MINIMAL, "spark": spark})
+    assert definition.spark_conf == {
+        "spark.master": "spark://h:7077",
+        "spark.jars.packages": "a:b:1,c:d:2",
+        "spark.executor.memory": "2g",
+    }
+    assert from_mapping(MINIMAL).spark_conf == {}
+    for wrong in ({"mastr": "yarn"}, {"conf": {"executor.memory": "2g"}}):
+        with pytest.raises(ConfigError, match="section spark has no setting"):
+            from_mapping({**MINIMAL, "spark": wrong})
+    secret = from_mapping({**MINIMAL, "spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": "abc"}}})
+    assert "abc" not in repr(secret)

@@ -10,6 +10,7 @@ import yaml
 from tidelog.engine import definition as definitions
 from tidelog.engine import flat
 from tidelog.errors import ConfigError
+from tidelog.server import validation
 
 CONFIG = {
     "name": "shop",
@@ -188,3 +189,13 @@ def test_where_offsets_rest_is_not_for_a_config() -> None:
     raw = {"name": "shop", "source": {"connector": "postgres"}, "offset.storage": "postgresql://u@h/offsets"}
     with pytest.raises(ConfigError, match="a server keeps those of all its connectors in one place"):
         flat.written(raw)
+
+
+def test_settings_of_spark_are_not_for_a_config() -> None:
+    """All connectors of a server share one session."""
+    with pytest.raises(ConfigError, match="share one Spark session") as caught:
+        flat.written({"name": "shop", "source": {"connector": "postgres"}, "spark": {"master": "yarn"}})
+    assert "tidelog server --master" in caught.value.hint
+    config = {"name": "shop", "connector.class": "postgres", "sink.type": "console", "spark.master": "yarn"}
+    with pytest.raises(ConfigError, match="share one Spark session"):
+        validation.require_valid(config)

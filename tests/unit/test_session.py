@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.engine.home import Home
-from tidelog.spark.session import JAVA, _settings
+from tidelog.spark.session import JAVA, _java_options
 
 
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
@@ -19,9 +19,9 @@ def test_a_collector_or_compiler_of_the_environment_wins(
     """The JVM would refuse two collectors."""
     for chosen in ("-XX:+UseG1GC", "-Xmx4g -XX:TieredStopAtLevel=4"):
         monkeypatch.setenv(name, chosen)
-        assert JAVA not in _settings("x", Home(tmp_path))["spark.driver.extraJavaOptions"]
+        assert JAVA not in _java_options(Home(tmp_path), {})
     monkeypatch.setenv(name, "-Dfile.encoding=UTF-8")
-    assert _settings("x", Home(tmp_path))["spark.driver.extraJavaOptions"].endswith(JAVA)
+    assert _java_options(Home(tmp_path), {}).endswith(JAVA)
 
 
 def test_what_spark_starts_processes_for_is_light() -> None:

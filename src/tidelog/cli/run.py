@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.display import Board, Line
 from tidelog.cli.loading import loaded, require_writable
+from tidelog.cli.logs import libraries_logged_into, warnings_shown
 from tidelog.cli.signals import setting
+from tidelog.cli.spark_options import add_spark_options, spark_options, with_spark
 from tidelog.engine.home import Home
 
 if TYPE_CHECKING:
@@ -23,17 +25,23 @@ EXAMPLE = """\
 examples:
   tidelog run shop.yaml           stream until Ctrl-C
   tidelog run shop.yaml --once    deliver what is there, then end
+  tidelog run shop.yaml --master spark://host:7077
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    add_spark_options(parser)
     parser.add_argument("--once", action="store_true", help="deliver what is there by now, then end")
+    parser.add_argument(
+        "--fresh", action="store_true", help="read every table again where the state folder of an earlier start is gone"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    definition, _ = loaded(arguments.file)
+    definition = with_spark(loaded(arguments.file)[0], spark_options(arguments))
     require_writable(definition)
-    Home.open(definition.name).require_free()  # before Spark takes its time to start
+    home = Home.open(definition.name)
+    home.require_free()  # before Spark takes its time to start
     line = Line(definition.name)
     board = Board(line)
     total = 0
@@ -46,12 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
         if stop.is_set():  # not raised by the signal itself: Spark's bridge takes an interrupt for an error of its own
             raise KeyboardInterrupt
 
-    with setting(stop):
+    with setting(stop), libraries_logged_into(home.messages), warnings_shown():
         try:
             line.show("starting Spark", urgent=True)
             from tidelog.spark.pipeline import Pipeline
 
-            Pipeline.of(definition).run(once=arguments.once, watch=watch)
+            Pipeline.of(definition).run(once=arguments.once, fresh=arguments.fresh, watch=watch)
             line.end(f"done: {total:,} events")
         except KeyboardInterrupt:
             line.end(f"stopped after {total:,} events; the next run goes on from here")

@@ -15,7 +15,10 @@ import threading
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from tidelog.cli.logs import libraries_logged_into
 from tidelog.cli.signals import setting
+from tidelog.cli.spark_options import add_spark_options, spark_options
+from tidelog.engine.definition import spark_conf_of
 from tidelog.engine.home import Home
 from tidelog.engine.notices import log_into
 from tidelog.errors import ConfigError, NotInstalled
@@ -38,6 +41,7 @@ PORT = 8083
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=PORT, help=f"port to listen on (default {PORT}; 0: any free one)")
+    add_spark_options(parser)
     parser.add_argument("--offset-storage", metavar="URL", help="file or postgresql://… that keeps states and offsets")
     parser.add_argument("--tokens", metavar="FILE", help="file of tokens, one a line: ROLE TOKEN [NAME]")
 
@@ -53,21 +57,22 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ["TIDELOG_OFFSET_STORAGE"] = arguments.offset_storage
     home = Home.open("")
     with home.lock("server"), serving.listening(arguments.host, arguments.port) as listener:
-        return _serve(home, listener, access)
+        return _serve(home, listener, access, spark_conf_of(spark_options(arguments)))
 
 
-def _serve(home: Home, listener: socket.socket, access: Access) -> int:
+def _serve(home: Home, listener: socket.socket, access: Access, spark_conf: dict[str, str]) -> int:
     from tidelog.server.service import Service
     from tidelog.server.serving import Served, address
 
     log_into(home.messages)
     where = address(listener)
     storage = os.environ.get("TIDELOG_OFFSET_STORAGE", "")
-    service = Service(open_store(storage or None), storage=storage, worker=where)
+    service = Service(open_store(storage or None), storage=storage, worker=where, spark_conf=spark_conf)
     service.names()  # a store that cannot be used is told now
     server = Served(service, listener, access)
     print(f"tidelog listens on http://{where} (state in {home.path}; Ctrl-C ends it)", flush=True)
-    _until_told(server)
+    with libraries_logged_into(home.messages):
+        _until_told(server)
     if not server.started:
         raise ConfigError("The service did not start.", hint=f"{home.messages} says why.")
     print("stopped; what ran runs again with the next start", flush=True)

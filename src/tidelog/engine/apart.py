@@ -9,10 +9,12 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 
 from tidelog.contracts import Connector, Status
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
+from tidelog.engine.first_start import accept
 from tidelog.engine.following import STATUS
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
@@ -68,7 +70,7 @@ def _serve(
     )
     forgotten: list[Known] = []
     first = not readers.note()
-    prepared = start_when_reachable(connector.prepare, _waiting(stop, watch), first=first)
+    prepared = start_when_reachable(partial(_prepare, connector, home), _waiting(stop, watch), first=first)
     start = readers.resume(readers.least(expiry_s, forgotten.append), prepared)
     note = readers.note() or json.dumps(connector.document(start, 0, 0))
     capture.start(start, note)
@@ -96,6 +98,12 @@ def _waiting(stop: threading.Event, watch: Callable[[Status], None]) -> Callable
             raise _Stopped
 
     return wait
+
+
+def _prepare(connector: Connector, home: Home) -> int:
+    if not connector.find_server_state():
+        accept(home)  # the slot is new, and so is a pipeline of this name
+    return connector.prepare()
 
 
 def _publish(home: Home, files: Files) -> Callable[[Status], None]:

@@ -27,6 +27,7 @@ SECTIONS = {
     "sink": "`type` and its settings.",
     "stream": "Limits and rhythm of the stream.",
     "journal": "The durable queue between the database and Spark.",
+    "spark": "Which Spark runs the pipeline, and with which settings.",
     "offset.storage": "Where offsets and their history rest: a file, or postgresql://… for a team.",
 }
 
@@ -44,6 +45,14 @@ STREAM = (
         "inline: the query reads the log itself; apart: `tidelog capture` does, maybe for several queries.",
         "inline",
         choices=("inline", "apart"),
+    ),
+    Setting(
+        "start",
+        "What a start without a checkpoint does where an earlier one has left a slot, a journal, offsets or rows in "
+        "the target: stop and say so (safe), or read everything again (fresh; the target loses what the source does "
+        "not have).",
+        "safe",
+        choices=("safe", "fresh"),
     ),
 )
 
@@ -64,6 +73,17 @@ JOURNAL = (
     ),
     Setting("retention.bytes", "Bytes of delivered changes to keep for a rewind; 0 for none.", "0", size),
     Setting("compression", "Compression of the segments; for object stores.", "none", choices=("none", "lz4", "zstd")),
+)
+
+SPARK = (
+    Setting(
+        "master",
+        "Where Spark runs, such as local[4], spark://host:7077 or yarn. Default: what spark-submit, "
+        "spark-defaults.conf or MASTER say, else all cores of this machine.",
+        "",
+    ),
+    Setting("packages", "Maven coordinates of packages for Spark, separated by commas (spark.jars.packages).", ""),
+    Setting("conf", "Any setting of Spark, such as conf.spark.executor.memory.", pattern=r"conf\.(spark\..+)"),
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -87,6 +107,8 @@ class Limits:
     bytes: int | None
     trigger_s: float
     apart: bool = False
+    fresh: bool = False
+    """Whether a start without a checkpoint may read everything again."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +134,7 @@ class Definition:
     journal: Mapping[str, str] = field(default_factory=dict)
     store: str = ""
     """Where offsets and their history rest; empty for the default."""
+    spark: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def connector(self) -> str:
@@ -129,7 +152,13 @@ class Definition:
     def limits(self) -> Limits:
         values = parse(STREAM, self.stream, subject="The section stream")
         events, size = values["maxEventsPerTrigger"], values["maxBytesPerTrigger"]
-        return Limits(events or None, size or None, values["trigger"], values["capture"] == "apart")
+        return Limits(
+            events or None,
+            size or None,
+            values["trigger"],
+            apart=values["capture"] == "apart",
+            fresh=values["start"] == "fresh",
+        )
 
     @cached_property
     def storage(self) -> Storage:
@@ -143,14 +172,27 @@ class Definition:
             compression=None if values["compression"] == "none" else values["compression"],
         )
 
+    @cached_property
+    def spark_conf(self) -> dict[str, str]:
+        return spark_conf_of(self.spark)
+
     def redacted(self) -> dict[str, Any]:
         """The definition for people's eyes: secrets are hidden."""
         sections = {"source": self.source, "sink": self.sink, "stream": self.stream, "journal": self.journal}
+        sections |= {"spark": self.spark} if self.spark else {}
         store = {"offset.storage": self.store} if self.store else {}
         return {"name": self.name, **{title: redact(section) for title, section in sections.items()}, **redact(store)}
 
     def __repr__(self) -> str:
         return f"Definition({self.redacted()})"
+
+
+def spark_conf_of(section: Mapping[str, str]) -> dict[str, str]:
+    """The section spark, by Spark's own names of its settings."""
+    values = parse(SPARK, section, subject="The section spark")
+    named = {"spark.master": values["master"], "spark.jars.packages": values["packages"]}
+    free = {name.removeprefix("conf."): text for name, text in values["conf"].items()}
+    return {**free, **{name: text for name, text in named.items() if text}}
 
 
 def connector_of(definition: Definition) -> Connector:
@@ -184,9 +226,14 @@ def from_mapping(raw: Mapping[str, Any], *, where: str = "The definition") -> De
         sink=_section(raw, "sink", where, required="type", example="delta"),
         stream=_section(raw, "stream", where),
         journal=_section(raw, "journal", where),
+        spark=_section(raw, "spark", where),
         store=resolve(_text(raw.get("offset.storage"), "offset.storage")),
     )
-    _ = definition.limits, definition.storage  # typed now, so that a mistake is told before anything starts
+    _ = (
+        definition.limits,
+        definition.storage,
+        definition.spark_conf,
+    )  # typed now, so that a mistake is told before anything starts
     return definition
 
 

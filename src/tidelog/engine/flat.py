@@ -83,12 +83,21 @@ def written(raw: Mapping[str, Any]) -> dict[str, str]:
             "connectors in one place.",
             hint="Leave it out here, and start the server with `tidelog server --offset-storage URL`.",
         )
+    if raw.get("spark"):
+        raise no_spark()
     flat: dict[str, str] = {}
     for title in ("source", *PREFIXED):
         prefix = "" if title == "source" else f"{title}."
         flat |= {f"{prefix}{key}": text for key, text in _texts(raw.get(title) or {})}
     connector = flat.pop("connector", "")
     return {NAME: str(raw.get("name", "")), CLASS: connector, **flat}
+
+
+def no_spark() -> ConfigError:
+    return ConfigError(
+        "A connector has no settings of Spark: all connectors of a server share one Spark session.",
+        hint="Leave out the section spark, and start the server with `tidelog server --master URL --conf NAME=VALUE`.",
+    )
 
 
 def _texts(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

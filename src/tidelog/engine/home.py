@@ -51,6 +51,11 @@ class Home:
         return any(self.checkpoint.glob("offsets/[0-9]*"))
 
     @property
+    def first_start(self) -> Path:
+        """Written when a first start was accepted, before anything is created for it elsewhere."""
+        return self.path / "first-start.json"
+
+    @property
     def journal(self) -> Path:
         return self.path / "journal"
 

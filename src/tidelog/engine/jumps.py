@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.contracts import Connector
+from tidelog.contracts import Connector, ControlStore
 from tidelog.core.snapshot.plan import grounded
 from tidelog.core.snapshot.state import HANDLED_MAX, Snapshot
 from tidelog.engine.snapshots import Snapshots, restored
+from tidelog.errors import ConfigError
 from tidelog.model.offset import FORMAT, Offset
 
 
@@ -23,8 +24,7 @@ from tidelog.model.offset import FORMAT, Offset
 class Jump:
     id: int
     offset: Mapping[str, Any] | None
-    """The whole offset, or only the connector's own keys as a person writes them; None: begin as if for the first
-    time."""
+    """The whole offset, or only the connector's own keys as a person writes them; None: read everything again."""
 
     def follows(self, offset: Offset) -> bool:
         """Whether an offset does not know of it yet."""
@@ -39,6 +39,10 @@ class Jump:
         return Jump(int(raw["id"]), raw["offset"]) if raw else None
 
 
+OVER = Jump(0, None)
+"""Read everything again at a start without a checkpoint. It is no edit: an offset never counts as older than it."""
+
+
 @dataclass(frozen=True)
 class Landing:
     """Where a jump leads."""
@@ -46,6 +50,18 @@ class Landing:
     position: int
     floor: int
     snapshot: Snapshot
+
+
+def waiting_jump(store: ControlStore, name: str, partition: Mapping[str, str]) -> Jump | None:
+    """The edit of the offsets that the next start follows."""
+    pending = store.pending(name)
+    own = [change for change in pending if dict(change.partition) == partition]
+    if pending and not own:
+        raise ConfigError(
+            f"An edit of the offsets waits for {dict(pending[0].partition)}, and this source is {partition}.",
+            hint="Was topic.prefix or the connector changed? Change it back, or undo the edit.",
+        )
+    return Jump(own[0].id, own[0].after) if own else None
 
 
 def landing(jump: Jump, start: Offset | None, first: int, connector: Connector, snapshots: Snapshots) -> Landing:
@@ -69,9 +85,10 @@ def place(offset: Mapping[str, Any], connector: Connector) -> int:
 
 def _anew(start: Offset | None, snapshots: Snapshots) -> Snapshot:
     left = Snapshot.from_json(start.snapshot) if start is not None else Snapshot()
-    if start is None or snapshots.settings.mode == "no_data":
+    if snapshots.settings.mode == "no_data":
         return replace(snapshots.first(), heard=left.heard, handled=left.handled)
-    return snapshots.again(left, "offsets-deleted")
+    # Without a checkpoint, too: somebody asks to start over, so the target may hold rows that the source has lost.
+    return snapshots.again(left, "started-over" if start is None else "offsets-deleted")
 
 
 def _told(offset: Mapping[str, Any], start: Offset | None) -> Snapshot | None:

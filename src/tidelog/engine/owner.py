@@ -46,7 +46,7 @@ def claim(files: Files, owner: Owner) -> None:
 
 def require(files: Files, owner: Owner) -> Owner | None:
     """Refuse to write what another one writes; returns who has claimed it."""
-    known = _known(files)
+    known = read_owner(files)
     if known is not None and known != owner:
         raise ConfigError(
             f"The journal belongs to {known}, not to {owner}.",
@@ -58,7 +58,7 @@ def require(files: Files, owner: Owner) -> Owner | None:
 
 def require_source(files: Files, owner: Owner) -> None:
     """Refuse to read what is of another database. Several queries, under names of their own, may read one journal."""
-    known = _known(files)
+    known = read_owner(files)
     if known is not None and (known.connector, known.database) != (owner.connector, owner.database):
         raise ConfigError(
             f"The journal belongs to {known}; this query is of {owner.connector}, database {owner.database!r}.",
@@ -66,8 +66,8 @@ def require_source(files: Files, owner: Owner) -> None:
         )
 
 
-def _known(files: Files) -> Owner | None:
-    """None also where a loss of power has torn the file."""
+def read_owner(files: Files) -> Owner | None:
+    """Who has claimed the journal; None also where a loss of power has torn the file."""
     text = files.read(_FILE)
     try:
         return Owner(**json.loads(text)) if text else None

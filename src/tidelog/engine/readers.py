@@ -72,6 +72,10 @@ class Readers:
         self._told = (position, self._now())
         self._files.write(f"{_FOLDER}/{name}.json", json.dumps({"position": position, "seen_s": self._now()}).encode())
 
+    def is_known(self, name: str) -> bool:
+        """Whether a query of this name has followed the journal, and was not forgotten since."""
+        return self._files.read(f"{_FOLDER}/{name}.json") is not None
+
     def reached(self, name: str) -> int:
         """What a query last acknowledged; 0 for a new one."""
         text = self._files.read(f"{_FOLDER}/{name}.json")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.journal.files import Files
@@ -10,7 +12,9 @@ from tidelog.journal.ledger import Ledger
 
 
 def files_of(definition: Definition, home: Home) -> Files:
-    return Files(definition.storage.path or str(home.journal))
+    """By an absolute path: executors work in another folder than the driver."""
+    path = definition.storage.path or str(home.journal)
+    return Files(path if "://" in path else str(Path(path).absolute()))
 
 
 def journal_of(definition: Definition, ledger: str, files: Files) -> SegmentJournal:

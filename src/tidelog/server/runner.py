@@ -19,7 +19,7 @@ from tidelog.engine import flat
 from tidelog.engine.backoff import Backoff
 from tidelog.engine.definition import Definition
 from tidelog.engine.watching import Ended
-from tidelog.errors import TidelogError, TransientError
+from tidelog.errors import SparkLost, TidelogError, TransientError
 from tidelog.spark.pipeline import Run
 from tidelog.spark.progress import Progress
 
@@ -100,7 +100,7 @@ class Runner:
                 return self._become(ENDED)
             except _Asked:
                 break
-            except TransientError as exc:
+            except (TransientError, SparkLost) as exc:
                 reason = self._scrubbed(str(exc))
                 self._become(UNASSIGNED, reason)
                 self._ending.wait(self._backoff.failed(reason))

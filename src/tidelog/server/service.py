@@ -1,6 +1,6 @@
 """The service: connectors by name, what each should be (kept in the store) and what each is (its runner).
 
-All connectors are queries of one Spark session, which starts with the first of them. Calls that change one connector
+All connectors are queries of one Spark session. Calls that change one connector
 come one after the other; who would have to wait for long is told so. What should run is remembered before it is done:
 a service that starts again goes on with it.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog import connectors
 from tidelog.contracts import ControlStore
@@ -33,10 +33,8 @@ from tidelog.server.events import Events
 from tidelog.server.news import News, shown
 from tidelog.server.runner import Runner, Tally
 from tidelog.server.samples import Sample, Samples, sample
+from tidelog.server.shared_session import SharedSession
 from tidelog.spark.progress import Progress
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FAILED, UNASSIGNED = runners.FAILED, runners.UNASSIGNED
 _PATIENCE_S = 1.0
@@ -46,8 +44,16 @@ _LOG = logging.getLogger("tidelog.server")
 
 
 class Service:
-    def __init__(self, store: ControlStore, *, storage: str = "", worker: str = "127.0.0.1:8083") -> None:
-        """`storage` is where the store is, for the runs; `worker` how this service calls itself."""
+    def __init__(
+        self,
+        store: ControlStore,
+        *,
+        storage: str = "",
+        worker: str = "127.0.0.1:8083",
+        spark_conf: Mapping[str, str] | None = None,
+    ) -> None:
+        """`storage` is where the store is, for the runs; `worker` how this service calls itself; `spark_conf` are the
+        settings of the session."""
         self.store = store
         self.control = Control(store, self.subject)
         self.events = Events()
@@ -64,8 +70,7 @@ class Service:
         self._samples: dict[str, Samples] = {}
         self._news: dict[str, News] = {}
         self._seen: dict[str, tuple[object, ...]] = {}
-        self._spark: SparkSession | None = None
-        self._spark_lock = threading.Lock()
+        self._session = SharedSession(spark_conf or {})
         self._closing = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="tidelog-samples", daemon=True)
 
@@ -90,18 +95,8 @@ class Service:
             held.close()
         if self._sampler.is_alive():
             self._sampler.join(10)
-        if self._spark is not None:
-            self._spark.stop()
+        self._session.close()
         self.store.close()
-
-    def spark(self) -> SparkSession:
-        """The session of all connectors; whoever comes first waits for its start."""
-        from tidelog.spark.session import session
-
-        with self._spark_lock:
-            if self._spark is None:
-                self._spark = session("server", Home.open(""))
-            return self._spark
 
     # -- connectors ------------------------------------------------------------------------------------------------
 
@@ -270,7 +265,7 @@ class Service:
         name, changed = connector.name, partial(self._ran, connector)
         hidden = partial(flat.secrets, connector.config)
         means = partial(self.definition, name)
-        new = Runner(name, means, self.spark, self.store, self._tally(name), hidden, changed)
+        new = Runner(name, means, self._session.get, self.store, self._tally(name), hidden, changed)
         self._runners[name] = new
         new.start()
 

@@ -127,6 +127,8 @@ def _matched(name: str, text: str, known: Sequence[Field], plugin: Plugin) -> Ch
     section, dot, _ = name.partition(".")
     if flat.settings(plugin) is None and not (dot and section in flat.PREFIXED):
         return Checked(stranger, text)
+    if section == "spark" and dot:
+        return Checked(stranger, text, (str(flat.no_spark()),))
     told = unknown(name, [f.name for f in known], subject=f"The connector {plugin.name}")
     return Checked(stranger, text, (str(told),))
 

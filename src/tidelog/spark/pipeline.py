@@ -7,12 +7,11 @@ sink does nothing twice for one (query, batch).
 
 from __future__ import annotations
 
-import json
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,26 +20,30 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors
-from tidelog.contracts import Batch, ControlStore, Sink, Status
+from tidelog.contracts import ControlStore, Sink
 from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
-from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
+from tidelog.engine.first_start import starts_over
 from tidelog.engine.home import Home
-from tidelog.engine.jumps import Jump
+from tidelog.engine.jumps import OVER, Jump, waiting_jump
 from tidelog.engine.stage import Stage
 from tidelog.engine.startup import start_when_reachable
 from tidelog.engine.storage import files_of
 from tidelog.engine.watching import Ended, Told, walks
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.spark import query_start, sinks
-from tidelog.spark.batches import Batches
+from tidelog.spark.batches import Batches, without_letters
+from tidelog.spark.chosen import require_as_wanted
+from tidelog.spark.executors import require_able
 from tidelog.spark.failures import RETRYABLE, Retries, WorkerTimeout, find_cause, summary, translated
+from tidelog.spark.liveness import is_alive, require_alive
 from tidelog.spark.present import Present
-from tidelog.spark.progress import Progress, Tally, waiting
-from tidelog.spark.session import is_local, register, session
+from tidelog.spark.progress import Progress, Tally, mark_stopped, read_status, waiting
+from tidelog.spark.session import is_local, local_uri, register, session
+from tidelog.spark.sinks.written import find_written
 from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
 
@@ -61,10 +64,12 @@ class Pipeline:
         name: str = "tidelog",
         stream: Mapping[str, Any] | None = None,
         journal: Mapping[str, Any] | None = None,
+        spark: Mapping[str, Any] | None = None,
         offset_storage: str = "",
     ) -> None:
         raw = {"name": name, "source": source, "sink": sink, "stream": stream or {}, "journal": journal or {}}
-        self.definition = definitions.from_mapping({**raw, "offset.storage": offset_storage})
+        more = {"spark": spark or {}, "offset.storage": offset_storage}
+        self.definition = definitions.from_mapping({**raw, **more})
 
     @staticmethod
     def of(definition: Definition) -> Pipeline:
@@ -77,18 +82,20 @@ class Pipeline:
         spark: SparkSession | None = None,
         *,
         once: bool = False,
+        fresh: bool = False,
         watch: Callable[[Progress], None] | None = None,
     ) -> Progress:
         """Stream until interrupted, or with `once` until everything that the log holds now is delivered. A database
-        that does not answer yet is waited for, unless `once` is set."""
+        that does not answer yet is waited for, unless `once` is set. `fresh` reads everything again where an earlier
+        start left a slot or a target, but no checkpoint."""
         watch = watch or (lambda _: None)
-        start, first = partial(self.start, spark, once=once), not Home.at(self.definition.name).has_begun
+        start, first = partial(self.start, spark, once=once, fresh=fresh), not Home.at(self.definition.name).has_begun
         with start() if once else start_when_reachable(start, waiting(watch), first=first) as run:
             return run.wait(watch)
 
-    def start(self, spark: SparkSession | None = None, *, once: bool = False) -> Run:
+    def start(self, spark: SparkSession | None = None, *, once: bool = False, fresh: bool = False) -> Run:
         """Stream in the background; the run is a context manager that stops it."""
-        return Run(self.definition, spark, once=once)
+        return Run(self.definition, spark, once=once, fresh=fresh)
 
     # -- snapshots on demand: followed by the running pipeline, or by its next run -----------------------------------
 
@@ -133,6 +140,7 @@ class Run:
         spark: SparkSession | None,
         *,
         once: bool,
+        fresh: bool = False,
         store: ControlStore | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
@@ -146,6 +154,7 @@ class Run:
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
+        self._applying = threading.Lock()
         self._tally = Tally()
         self._warnings: tuple[str, ...] = ()
         self._told = Told(self._home)
@@ -156,10 +165,13 @@ class Run:
             self._sink: Sink | None = None
             self._store = store or open_store(definition.store or None)
             self._tell()  # a run that died may not have told the store
-            self._jump = self._waiting()
+            # Read once: nobody edits while we hold the name.
+            self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
             self._prepare(self._jump)  # before Spark takes its time to start
-            self._spark = spark or session(definition.name, self._home)
-            require_shared_journal(definition, self._spark.sparkContext.master or "")
+            self._spark = spark or session(definition.name, self._home, definition.spark_conf)
+            if spark is not None:
+                require_as_wanted(spark, definition.spark_conf)
+            require_able(self._spark, {"journal": files_of(definition, self._home), "stage": self._batches.stage})
             self._sink = self._create_sink()
             if not self._once:
                 with query_start.take_turn(check):
@@ -167,8 +179,10 @@ class Run:
             self._begin(check)
         except WorkerTimeout as exc:
             self._failure = exc  # `wait` retries it
-        except BaseException:
+        except BaseException as exc:
             self.stop()
+            if isinstance(exc, RETRYABLE) and hasattr(self, "_spark"):
+                require_alive(self._spark)
             raise
 
     def _prepare(self, jump: Jump | None) -> None:
@@ -179,16 +193,11 @@ class Run:
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
             self._connector.prepare(resuming=began)
 
-    def _waiting(self) -> Jump | None:
-        """The edit of the offsets that waits to be followed. Read once: nobody edits while we hold the name."""
-        pending = self._store.pending(self._definition.name)
-        mine = [change for change in pending if dict(change.partition) == self._partition]
-        if pending and not mine:
-            raise ConfigError(
-                f"An edit of the offsets waits for {dict(pending[0].partition)}, and this source is {self._partition}.",
-                hint="Was topic.prefix or the connector changed? Change it back, or undo the edit.",
-            )
-        return Jump(mine[0].id, mine[0].after) if mine else None
+    def _start_over(self, fresh: bool) -> Jump | None:
+        """Read everything again, where the checkpoint is gone and somebody has chosen so."""
+        look = partial(find_written, self._definition.sink)
+        over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
+        return OVER if over else None
 
     # -- the life of a run ---------------------------------------------------------------------------------------
 
@@ -201,6 +210,7 @@ class Run:
             try:
                 self._follow_query(watch)
             except RETRYABLE as exc:
+                require_alive(self._spark)
                 self._warnings = (f"The query is started again after: {summary(exc)}",)
                 progressed = self._tally.batch_id > committed
                 retries.pause(exc, progressed=progressed, meanwhile=lambda: watch(self.progress()))
@@ -256,18 +266,15 @@ class Run:
             raise self._explain(error) from error
 
     def stop(self) -> None:
-        if self._query is not None and self._query.isActive:
+        if self._query is not None and not is_alive(self._spark):
+            with self._applying:  # the sink may still be writing the last batch: the name is ours until it has ended
+                mark_stopped(self._home)
+        elif self._query is not None and self._query.isActive:
             self._query.stop()
-            self._leave_status()
+            mark_stopped(self._home)
         self._connector.close()
         shutil.rmtree(self._home.stage, ignore_errors=True)
         self._lock.__exit__(None, None, None)
-
-    def _leave_status(self) -> None:
-        """The capture may have been ended before it could say so."""
-        status = _status(self._home)
-        if status.state != "failed":
-            write_status(self._home.status)(replace(status, state="stopped"))
 
     def __enter__(self) -> Run:
         return self
@@ -281,7 +288,7 @@ class Run:
         return self._query
 
     def progress(self) -> Progress:
-        status = _status(self._home)
+        status = read_status(self._home)
         warnings = self._warnings + ((status.warning,) if status.warning else ())
         self._ended += tuple(self._told.new())
         warnings += self._told.remarks
@@ -322,7 +329,7 @@ class Run:
             )
             writer = (
                 stream.writeStream.queryName(f"tidelog:{self._definition.name}")
-                .option("checkpointLocation", str(self._home.checkpoint))
+                .option("checkpointLocation", local_uri(self._home.checkpoint))
                 .foreachBatch(self._apply)
             )
             self._query = query_start.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
@@ -333,15 +340,21 @@ class Run:
         """They are staged beside the journal when that is shared, so that executors on other machines reach them."""
         journal = files_of(self._definition, self._home)
         name = self._definition.name
-        stage = Files(str(self._home.stage)) if journal.local else journal.folder(f"stage/{name}")
+        here = journal.local and is_local(self._spark.sparkContext.master or "")
+        stage = Files(str(self._home.stage)) if here else journal.folder(f"stage/{name}")
         return Batches(self._connector, stage, Stage(journal.uri, name).files)
 
     def _apply(self, frame: DataFrame, batch_id: int) -> None:
+        with self._applying:
+            self._apply_batch(frame, batch_id)
+
+    def _apply_batch(self, frame: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         try:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-            batch = self._without_letters(self._batches.of(query, batch_id, staged))
+            batch, warning = without_letters(self._batches.of(query, batch_id, staged))
+            self._warnings = (warning,) if warning else self._warnings
             self._source.after(batch.tables)
             assert self._sink is not None
             self._sink.apply(batch)
@@ -350,15 +363,6 @@ class Run:
             raise
         self._count(batch_id, staged, began)
         self._batches.clear(staged)
-
-    def _without_letters(self, batch: Batch) -> Batch:
-        """Records that could not be decoded: for the sink to set aside, or only to be told of."""
-        letters = batch.failures
-        if letters is None or batch.selection.failures == "dead-letter":
-            return batch
-        table, reason = letters.column("table")[0].as_py(), letters.column("reason")[0].as_py()
-        self._warnings = (f"{letters.num_rows} records could not be decoded and were left out; {table}: {reason}",)
-        return replace(batch, failures=None)
 
     def _create_sink(self) -> Sink:
         return sinks.create(
@@ -382,19 +386,3 @@ class Run:
             return self._failure
         cause = find_cause(str(error)) if error is not None else None
         return cause or self._failure or error or TidelogError("The query ended without saying why.")
-
-
-def _status(home: Home) -> Status:
-    try:
-        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Status("starting")
-
-
-def require_shared_journal(definition: Definition, master: str) -> None:
-    """Executors on other machines must be able to open the journal."""
-    if not is_local(master) and (not definition.storage.path or Files(definition.storage.path).local):
-        raise ConfigError(
-            f"Spark runs as {master}, but the journal lies in a local folder that its executors can't read.",
-            hint="Set journal.path to storage that all machines reach, such as s3://bucket/prefix.",
-        )

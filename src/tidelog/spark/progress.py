@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tidelog.contracts import Status
+from tidelog.engine.capture import write_status
+from tidelog.engine.home import Home
 from tidelog.engine.startup import WAITING
 from tidelog.engine.watching import Ended, Walks
 
@@ -65,3 +69,18 @@ class Tally:
 
     def _lately(self, now: float) -> list[tuple[float, int]]:
         return [(at, n) for at, n in self._recent if now - at < _RECENT_S]
+
+
+def read_status(home: Home) -> Status:
+    """What the capture last said of itself."""
+    try:
+        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Status("starting")
+
+
+def mark_stopped(home: Home) -> None:
+    """The capture may have been ended before it could say so."""
+    status = read_status(home)
+    if status.state != "failed":
+        write_status(home.status)(replace(status, state="stopped"))

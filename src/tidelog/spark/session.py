@@ -1,4 +1,4 @@
-"""A Spark session for a pipeline on one machine: quiet, in UTC, sized for small batches.
+"""A Spark session for a pipeline: quiet, in UTC, sized for small batches, on this machine unless another is chosen.
 
 The console belongs to the pipeline. Log4j writes warnings to the home's log by a configuration of our own, and what
 the JVM prints before and beside log4j goes to a file next to it.
@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
+from tidelog.spark import chosen
 from tidelog.spark.interpreter import worker_python
+from tidelog.spark.liveness import quiet_end
 from tidelog.spark.versions import require_supported
 
 if TYPE_CHECKING:
@@ -52,52 +54,74 @@ SETTINGS = {
 }
 
 
-def session(name: str, home: Home) -> SparkSession:
-    """The session that lives already, or a new one on this machine."""
+def session(name: str, home: Home, wanted: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that lives already, or a new one. `wanted` are settings of Spark that the pipeline asks for."""
     from pyspark.sql import SparkSession
 
+    wanted = wanted or {}
     alive = SparkSession.getActiveSession()
     if alive is not None:
+        chosen.require_as_wanted(alive, wanted)
         return alive
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return _start(_settings(name, home), home)
+    if is_local(chosen.expected_master(wanted)):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # workers elsewhere could not reach that
+    return _start(name, home, wanted)
 
 
-def _settings(name: str, home: Home) -> dict[str, str]:
-    with as_file(files("tidelog.spark") / "log4j2.properties") as log4j:
-        java = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dtidelog.log={home.log}" {_compiler_and_collector()}'
+def _defaults(name: str, home: Home) -> dict[str, str]:
+    """For whatever the user leaves open."""
     return {
         **SETTINGS,
         "spark.app.name": f"tidelog {name}",
-        "spark.master": "local[*]",
-        "spark.driver.extraJavaOptions": java,
         "spark.sql.warehouse.dir": str(home.path / "warehouse"),
     }
 
 
-def _compiler_and_collector() -> str:
-    """Ours, unless the environment chooses: the JVM refuses to start with two collectors."""
-    chosen = " ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-    return JAVA if not re.search(r"Tiered|Use\w+GC", chosen) else ""
+def _java_options(home: Home, wanted: Mapping[str, str]) -> str:
+    with as_file(files("tidelog.spark") / "log4j2.properties") as log4j:
+        log = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dtidelog.log={home.log}"'
+    return f"{log} {_compiler_and_collector(wanted)}"
 
 
-def _start(settings: Mapping[str, str], home: Home) -> SparkSession:
+def _compiler_and_collector(wanted: Mapping[str, str]) -> str:
+    """Ours, unless somebody else chooses: the JVM refuses to start with two collectors."""
+    by_environment = [os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")]
+    names = (chosen.JAVA_OPTIONS, "spark.driver.defaultJavaOptions")
+    by_settings = [settings.get(name, "") for settings in (wanted, chosen.spark_defaults()) for name in names]
+    return JAVA if not re.search(r"Tiered|Use\w+GC", " ".join(by_environment + by_settings)) else ""
+
+
+def _start(name: str, home: Home, wanted: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    defaults = _defaults(name, home)
+    launch = chosen.launch_settings(defaults, _java_options(home, wanted), wanted)
     output = home.path / "spark.out"
     try:
         with output.open("wb") as out, _undisturbed():
-            gateway = None if SparkContext._gateway else launch_gateway(conf, _silent(out.fileno()))  # type: ignore[no-untyped-call]
+            launched_by = SparkConf(loadDefaults=False).setAll(list(launch.items()))
+            launched = SparkContext._gateway is None and not chosen.is_submitted()
+            gateway = SparkContext._gateway or launch_gateway(launched_by, _silent(out.fileno()))  # type: ignore[no-untyped-call]
+            conf = SparkConf(_jvm=gateway.jvm)
+            chosen.complete(conf, defaults, wanted, launched=launched)
             SparkContext(conf=conf, gateway=gateway)
     except (PySparkRuntimeError, FileNotFoundError) as exc:
         raise ConfigError(f"Spark did not start: {_complaint(output)}.", hint=_JAVA_CURE) from exc
-    return SparkSession.builder.getOrCreate()
+    except Py4JJavaError as exc:
+        reason = str(exc.java_exception.getMessage()).splitlines()[0].rstrip(".")
+        raise ConfigError(
+            f"Spark did not start at {chosen.expected_master(wanted)}: {reason}.",
+            hint=f"Is the master right, and reachable from here? {home.log} says more.",
+        ) from exc
+    spark = SparkSession.builder.getOrCreate()
+    quiet_end(spark)
+    return spark
 
 
 @contextmanager
@@ -140,6 +164,11 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def local_uri(path: Path | str) -> str:
+    """A folder of this machine, also where Spark's default file system is another (fs.defaultFS)."""
+    return f"file://{path}"
+
+
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Make a source known to a session, safe for several queries at once.
 
@@ -173,7 +202,7 @@ def warm(spark: SparkSession, connector: str) -> None:
             .option("connector", connector)
             .load()
             .writeStream.format("noop")
-            .option("checkpointLocation", folder)
+            .option("checkpointLocation", local_uri(folder))
             .trigger(availableNow=True)
             .start()
         )

@@ -283,7 +283,7 @@ def _refuse_salts(options: Mapping[str, str]) -> None:
 def options_of(definition: Definition) -> dict[str, str]:
     """A definition as options of the source."""
     raw = {k: v for k, v in asdict(definition).items() if v}
-    return {SECRET: json.dumps({**raw, "sink": {"type": "console"}, "store": ""})}
+    return {SECRET: json.dumps({**raw, "sink": {"type": "console"}, "store": "", "spark": {}})}
 
 
 def _typed_schema(definition: Definition, name: str) -> pa.Schema:

@@ -38,6 +38,10 @@ class ServerProcess:
         self.client = httpx.Client(base_url=self._address(), timeout=90, limits=alone)
         self.until(lambda: self._answers())
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ask(self, method: str, path: str, body: object = None, **more: object) -> httpx.Response:
         answer = self.client.request(method, path, json=body, **more)  # type: ignore[arg-type]
         self.answers.append(answer.text)

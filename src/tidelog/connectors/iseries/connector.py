@@ -85,6 +85,9 @@ class IseriesConnector:
             hint=f"Did you mean {near!r}?" if near else "Names are those of SQL, mostly in capitals: LIBRARY.TABLE.",
         )
 
+    def find_server_state(self) -> str:
+        return ""  # the server keeps nothing for us
+
     def tail(
         self,
         start: int,

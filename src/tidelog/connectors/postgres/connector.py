@@ -75,6 +75,10 @@ class PostgresConnector:
         with Session(self._config) as session:
             return self._slot.prepare(session, resuming=resuming, looking=looking)
 
+    def find_server_state(self) -> str:
+        with Session(self._config) as session:
+            return f"the replication slot {self._config.slot}" if self._slot.exists(session) else ""
+
     def tail(
         self,
         start: int,

@@ -87,6 +87,11 @@ class Slot:
                 session.query(f"DROP PUBLICATION {self._config.publication}")
             raise
 
+    def exists(self, session: Session) -> bool:
+        """Whether there is a slot of this name for this database; one that the server has given up counts, too."""
+        sql = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()"
+        return bool(session.query(sql, [self._config.slot]))
+
     def _require_fit(self, session: Session) -> None:
         tables = self.captured(session)
         for _, meaning, cure in survey.twins(tables):

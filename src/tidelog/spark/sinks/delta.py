@@ -51,7 +51,7 @@ from tidelog.spark.sinks.anew import read_anew
 from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
 from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
-from tidelog.spark.sinks.places import MISSING, NOWHERE, QUERY, Place, Places
+from tidelog.spark.sinks.places import BOOK, MISSING, NOWHERE, QUERY, Place, Places
 from tidelog.spark.sinks.target import DELETE, KEEP, Beginnings, Engine, Mark, Merge, Target, own_uri, uri
 from tidelog.spark.sinks.turns import rounds
 
@@ -324,7 +324,7 @@ class DeltaSink:
     @property
     def _places(self) -> Places:
         if self._book is None:
-            self._book = Places(self._at(own_uri(self.options.path, "_tables")), self._at)
+            self._book = Places(self._at(own_uri(self.options.path, BOOK)), self._at)
         return self._book
 
     def _uri(self, table: Table) -> str:

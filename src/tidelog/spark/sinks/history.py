@@ -133,7 +133,7 @@ class ParquetFiles:
     storage: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
-        place, root = _filesystem(where, self.storage)
+        place, root = filesystem(where, self.storage)
         place.create_dir(root, recursive=True)
         for i, rows in enumerate(runs):
             self._put(place, root, _file(mark.app, mark.version, i), rows)
@@ -174,7 +174,7 @@ _S3 = {
 }
 
 
-def _filesystem(where: str, storage: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
+def filesystem(where: str, storage: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI; S3 takes the same storage options as Delta does."""
     if where.startswith("s3://") and storage:
         return fs.S3FileSystem(**{_S3[k]: v for k, v in storage.items() if k in _S3}), where.removeprefix("s3://")

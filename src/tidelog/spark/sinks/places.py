@@ -15,6 +15,8 @@ from tidelog.model.schema import Table
 from tidelog.spark.sinks.target import Target
 
 TABLE, QUERY, PLACE = "tidelog.table", "tidelog.query", "tidelog.place"
+BOOK = "_tables"
+"""Where the book lies, in the folder of the tables."""
 MISSING = "tidelog.missing"
 """Set while a table's old rows have to be read from the source."""
 NOWHERE = -1

@@ -1,0 +1,9 @@
+"""`python -m tidelog`: the same as the command `tidelog`."""
+
+from __future__ import annotations
+
+import sys
+
+from tidelog.cli.main import main
+
+sys.exit(main())

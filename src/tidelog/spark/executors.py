@@ -1,0 +1,182 @@
+"""Can the executors do their work? On machines of their own they need tidelog, and the storage of journal and stage.
+
+One small job looks on every machine before the stream starts, so that what is missing is one sentence and not the stack
+trace of a task.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from tidelog.engine.definition import redact
+from tidelog.errors import ConfigError
+from tidelog.journal.files import Files
+from tidelog.model.version import __version__
+from tidelog.spark.session import is_local
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger("tidelog")
+_ROUNDS_MAX = 3
+_REMIND_S = 20.0
+_NO_EXECUTOR_S = 300.0
+_JOB = "tidelog-probe"
+_TIDELOG = "tidelog"
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]+)")
+_GUIDE = "docs/guide/cluster.md says how."
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What a machine lacks: tidelog, or one of the places."""
+
+    host: str
+    what: str
+    why: str
+
+
+def require_able(spark: SparkSession, places: Mapping[str, Files]) -> None:
+    """Refuse a cluster whose executors have another tidelog, or do not reach `places` (by title)."""
+    context = spark.sparkContext
+    if is_local(context.master or ""):
+        return
+    for lack in find_lacks(context, places):
+        raise _refusal(lack, places)
+
+
+def find_lacks(context: SparkContext, places: Mapping[str, Files], version: str = __version__) -> list[Lack]:
+    """Writes a file into each place, which every machine has to see there; it is gone afterwards."""
+    probe = f"probe-{uuid.uuid4().hex}"
+    for place in places.values():
+        place.write(probe, probe.encode())
+    try:
+        return _ask_all(context, {title: place.uri for title, place in places.items()}, probe, version)
+    finally:
+        for place in places.values():
+            place.delete(probe)
+
+
+def _ask_all(context: SparkContext, uris: Mapping[str, str], probe: str, version: str) -> list[Lack]:
+    """As often as executors join meanwhile: a cluster hands them out one by one."""
+    lacks: list[Lack] = []
+    for _ in range(_ROUNDS_MAX):
+        known = _executors(context)
+        lacks += _ask(context, uris, probe, version)
+        if lacks or _executors(context) <= known:
+            break
+    return lacks
+
+
+def _ask(context: SparkContext, uris: Mapping[str, str], probe: str, version: str) -> list[Lack]:
+    """A task for every core. The function is carried along with the job: it runs where there is no tidelog, too."""
+
+    def look(_: Iterator[int]) -> Iterator[tuple[str, str, str]]:
+        import socket
+        import sys
+        import uuid
+
+        host = socket.gethostname()
+        try:
+            from tidelog.journal.files import Files
+            from tidelog.model.version import __version__ as present
+        except ImportError as exc:
+            yield host, "tidelog", f"{sys.executable} cannot import it: {exc}"
+            return
+        if present != version:
+            yield host, "tidelog", f"{sys.executable} has version {present}"
+            return
+        for title, uri in uris.items():
+            try:
+                place, own = Files(uri), f"{probe}-{uuid.uuid4().hex}"
+                if place.read(probe) != probe.encode():
+                    yield host, title, "a file that the driver wrote is not there"
+                place.write(own, b"")
+                place.delete(own)
+            except Exception as exc:  # noqa: BLE001  whatever it is, this machine cannot use the place
+                yield host, title, str(exc).splitlines()[0] if str(exc) else type(exc).__name__
+
+    tasks = max(context.defaultParallelism, _executors(context), 1)
+    with ThreadPoolExecutor(1) as beside:
+        answers = beside.submit(lambda: _collect(context, tasks, look))
+        found = _await(context, answers)
+    return [Lack(*answer) for answer in found]
+
+
+def _collect(context: SparkContext, tasks: int, look: object) -> list[tuple[str, str, str]]:
+    """In a thread of its own: the job group is that of the thread."""
+    context.setJobGroup(_JOB, "tidelog looks whether the executors reach the journal", interruptOnCancel=True)
+    answers: list[tuple[str, str, str]] = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()  # type: ignore[arg-type]
+    return answers
+
+
+def _await(context: SparkContext, answers: Future[list[tuple[str, str, str]]]) -> list[tuple[str, str, str]]:
+    """The job waits for executors, silently and for ever: a cluster without free cores never sends one."""
+    deadline = time.monotonic() + _NO_EXECUTOR_S
+    while True:
+        try:
+            return answers.result(_REMIND_S)
+        except Py4JError as exc:
+            raise _failed(str(exc)) from exc
+        except NotYet:
+            if _executors(context):
+                continue
+            if time.monotonic() > deadline:
+                context.cancelJobGroup(_JOB)
+                raise _no_executor(context) from None
+            _LOG.warning("No executor of %s has started yet; still waiting.", context.master)
+
+
+def _executors(context: SparkContext) -> int:
+    """How many are registered; the driver's own entry does not count."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _refusal(lack: Lack, places: Mapping[str, Files]) -> ConfigError:
+    if lack.what == _TIDELOG:
+        return ConfigError(
+            f"The executors on {lack.host} lack tidelog {__version__}: {lack.why}.",
+            hint=f"Install tidelog {__version__} there in the same place, or send it along (--archives). {_GUIDE}",
+        )
+    place = redact({"path": places[lack.what].uri})["path"]
+    return ConfigError(
+        f"The executors on {lack.host} cannot use the {lack.what} at {place}: {lack.why}.",
+        hint="Set journal.path to storage that all machines reach: s3://bucket/prefix, or a folder that is mounted on "
+        f"all of them under the same path and may be written. {_GUIDE}",
+    )
+
+
+def _failed(text: str) -> ConfigError:
+    if found := _NO_PYTHON.search(text):
+        reason = f"there is no {found[1]}"
+    elif found := _OTHER_PYTHON.search(text):
+        reason = found[1].rstrip(".")
+    else:
+        reason = next((line for line in text.splitlines() if "Exception" in line), text[:200]).strip().rstrip(".")
+    return ConfigError(
+        f"Python does not run on the executors: {reason}.",
+        hint=f"Set PYSPARK_PYTHON to a Python that every machine has under this path. {_GUIDE}",
+    )
+
+
+def _no_executor(context: SparkContext) -> ConfigError:
+    return ConfigError(
+        f"No executor of {context.master} has started within {int(_NO_EXECUTOR_S)} s.",
+        hint="Does the cluster have workers with free cores, and as much memory as spark.executor.memory says? Do they "
+        "reach this machine (spark.driver.host)?",
+    )

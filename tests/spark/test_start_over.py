@@ -1,0 +1,58 @@
+"""A pipeline whose state folder was left behind: it stops, and goes on as somebody chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.servers import Database, drop_slots
+from tests.spark.conftest import Build
+from tidelog import ConfigError
+
+
+def rows(folder: Path) -> list[int]:
+    found: list[int] = DeltaTable(str(folder / "lake/public/t")).to_pyarrow_table()["id"].to_pylist()
+    return sorted(found)
+
+
+def test_another_working_directory_never_leads_to_a_second_snapshot_by_itself(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT generate_series(1, 5)")
+    pipeline = build(source={"snapshot.mode": "initial"})
+    pipeline.run(spark, once=True)
+
+    monkeypatch.setenv("TIDELOG_HOME", str(tmp_path / "elsewhere"))
+    database.execute("INSERT INTO t VALUES (6)")
+    with pytest.raises(ConfigError, match=r"replication slot .*, rows of public\.t in the target"):
+        pipeline.run(spark, once=True)
+    carried_on = build(source={"snapshot.mode": "no_data"}).run(spark, once=True)
+    assert carried_on.events_total == 1
+    assert rows(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+    drop_slots(database)
+    database.execute("DELETE FROM t WHERE id <= 2")
+    monkeypatch.setenv("TIDELOG_HOME", str(tmp_path / "third"))
+    with pytest.raises(ConfigError, match=r"Found: rows of public\.t in the target\."):
+        pipeline.run(spark, once=True)
+    assert not database.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()")
+    pipeline.run(spark, once=True, fresh=True)
+    assert rows(tmp_path) == [3, 4, 5, 6], "a start over removes what the source has lost"
+
+
+def test_a_history_that_has_rows_is_not_written_twice(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    sink = {"type": "history", "path": str(tmp_path / "history")}
+    pipeline = build(sink, source={"snapshot.mode": "initial"})
+    pipeline.run(spark, once=True)
+    drop_slots(database)
+    monkeypatch.setenv("TIDELOG_HOME", str(tmp_path / "elsewhere"))
+    with pytest.raises(ConfigError, match=r"rows of public\.t in the target"):
+        pipeline.run(spark, once=True)
