@@ -14,6 +14,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from tests import patience
 from tests.servers import Database, Postgres
 from tests.spark_session import prepare_environment
 from tidelog.cli.main import parser
@@ -56,9 +57,7 @@ def environment(database: Database) -> dict[str, str]:
 
 
 def run(command: list[str], folder: Path, database: Database) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, env=environment(database), capture_output=True, text=True, timeout=600, check=False
-    )
+    return patience.run(command, cwd=folder, env=environment(database))
 
 
 @pytest.mark.timeout(1800)
@@ -133,4 +132,4 @@ def started(folder: Path) -> Iterator[str]:
         assert found
         yield found[0]
         process.terminate()
-        assert process.wait(240) == 0
+        assert patience.wait_for_exit(process) == 0
