@@ -18,16 +18,16 @@ READY = "LEFT_BEHIND_READY"
 
 
 @pytest.fixture
-def servers(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> ServerProcess:
     """Everything that the tests start, by the fixtures of the tests."""
     for name in ("kafka", "s3_server"):
         request.getfixturevalue(name)
     spark = request.getfixturevalue("spark")
     spark.range(2).mapInArrow(lambda batches: batches, "id long").collect()  # starts Python workers
-    ServerProcess(tmp_path)
+    return ServerProcess(tmp_path)
 
 
-def test_everything(servers: None, postgres: Postgres) -> None:  # noqa: ARG001
+def test_everything(servers: ServerProcess, postgres: Postgres) -> None:  # noqa: ARG001
     with launched():
         _stay()
 
