@@ -9,7 +9,7 @@ postgres() {
   [ -x /usr/lib/postgresql/15/bin/postgres ] && return
   if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     echo "installing postgresql-15 for the tests …"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql-15; } >/dev/null ||
+    scripts/apt.sh postgresql-15 ||
       echo "postgresql-15 could not be installed: its tests are skipped." >&2
   fi
 }
@@ -22,8 +22,7 @@ chromium() {
   type -P chromium >/dev/null && return  # the program, not this function
   if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     echo "installing chromium for the tests …"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      chromium fonts-liberation; } >/dev/null ||
+    scripts/apt.sh chromium fonts-liberation ||
       echo "chromium could not be installed: the tests of the page are skipped." >&2
   fi
 }

@@ -6,6 +6,7 @@ PostgreSQL is `demo.embedded`; this module adds how version 15 gets here (Debian
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port
 
 from tests.patience import wait_until, wall_seconds
+from tests.reaper import REPO
 
 __all__ = ["S3", "Database", "NoServer", "Postgres", "await_readers", "drop_slots", "free_port", "install"]
 
@@ -27,15 +29,12 @@ def install(version: int) -> None:
         return
     if os.geteuid() != 0:
         raise NoServer(f"PostgreSQL {version} is not installed, and only root can apt-get install postgresql-{version}")
-    packages = ["apt-get", "install", "-y", "--no-install-recommends", f"postgresql-{version}"]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], packages):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        except FileNotFoundError as missing:
-            raise NoServer(f"PostgreSQL {version} comes from Debian, and there is no apt-get here") from missing
-        if done.returncode:
-            raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+    if shutil.which("apt-get") is None:
+        raise NoServer(f"PostgreSQL {version} comes from Debian, and there is no apt-get here")
+    command = [str(REPO / "scripts" / "apt.sh"), f"postgresql-{version}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
 
 
 def await_readers(database: Database) -> None:
