@@ -28,8 +28,11 @@ chromium() {
 }
 
 archive() {
-  [ -e .venv/spark.jsa ] && return
-  .venv/bin/python -m tests.startup >/dev/null 2>&1 || echo "Spark's JVMs start without a class data archive." >&2
+  [ .venv/spark.jsa -nt requirements.lock ] && return
+  for _ in 1 2; do # Spark may give up on a busy machine
+    .venv/bin/python -m tests.startup >.venv/spark.jsa.log 2>&1 && return
+  done
+  echo "Spark's JVMs start without a class data archive: see .venv/spark.jsa.log." >&2
 }
 
 [ $# -gt 0 ] || set -- postgres kafka chromium archive

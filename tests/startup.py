@@ -56,6 +56,7 @@ def speed_up_java(temporary: str) -> None:
 def archive_classes() -> None:
     """Make the archive: of the classes that a session loads which has run a stream, with its Python workers."""
     unfinished = ARCHIVE.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
     os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:cds=off -Xlog:cds+dynamic=off"
     from tests.spark_session import local_session
     from tidelog.spark.session import warm
@@ -71,5 +72,4 @@ def archive_classes() -> None:
 
 
 if __name__ == "__main__":
-    if not ARCHIVE.exists():
-        archive_classes()
+    archive_classes()
