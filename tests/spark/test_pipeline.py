@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.proxy import Proxy
 from tests.patience import Patience
+from tests.proxy import Proxy
 from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
 from tidelog import ConfigError, PositionLost, TransientError, UnsupportedChange
