@@ -7,8 +7,10 @@ DEMO   := $(VENV)/.installed-demo
 ALL    := $(VENV)/.installed-all
 BENCH  := $(VENV)/.installed-bench
 WITH_JAVA := . scripts/java.sh &&
-# Most tests wait for servers: three at a time, each file as a whole, in the order of tests/conftest.py.
-TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
+# As many workers as the machine bears (tests/machine.py), each file as a whole, the longest first (tests/schedule.py).
+TOGETHER := -n auto --dist loadfile --no-loadscope-reorder
+# The tests end with make, however it ends (tests/reaper.py).
+WITH_SERVERS := . scripts/java.sh && scripts/servers.sh && export TIDELOG_TESTS_MAKE=$$PPID && exec
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long sim check bench docs format lock clean
@@ -20,10 +22,10 @@ demo: $(DEMO) ## Stream a shop from an embedded PostgreSQL into Delta and verify
 	@$(WITH_JAVA) $(BIN)/python -m demo.run $(if $(KEEP),--keep)
 
 test: $(ALL) ## Install what the tests need, and run them
-	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) -m "not long" $(ARGS)
+	@$(WITH_SERVERS) $(BIN)/pytest $(TOGETHER) -m "not long" $(ARGS)
 
 test-long: $(ALL) ## The full campaigns: more seeds, more kills, more servers
-	@$(WITH_JAVA) scripts/servers.sh && $(BIN)/pytest $(TOGETHER) --hypothesis-profile=anew $(ARGS)
+	@$(WITH_SERVERS) $(BIN)/pytest $(TOGETHER) --hypothesis-profile=anew $(ARGS)
 
 sim: $(ALL) ## Replay one seed of the snapshot simulation, step by step (SEED=7, FAULT=no-floor for a known mistake)
 	@$(BIN)/python -m tests.simulation $(SEED) $(FAULT)

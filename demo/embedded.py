@@ -33,9 +33,10 @@ from psycopg.conninfo import make_conninfo
 
 WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 DEBIAN = Path("/usr/lib/postgresql")
-START_SECONDS_MAX = 180.0
+START_SECONDS_MAX = 1200.0
+"""A server that hangs while it starts; one that fails ends by itself, which is noticed at once."""
 STOP_SECONDS_MAX = 20.0
-DROP_SECONDS_MAX = 120.0
+DROP_SECONDS_MAX = 900.0
 PORTS = (15_000, 32_000)
 
 SETTINGS: Mapping[str, object] = {
@@ -205,7 +206,7 @@ class Postgres:
             if self._process is None or self._process.poll() is not None:
                 break
             with contextlib.suppress(psycopg.OperationalError):
-                psycopg.connect(self.dsn_of("postgres", connect_timeout=5)).close()
+                psycopg.connect(self.dsn_of("postgres", connect_timeout=60)).close()
                 return
             time.sleep(0.05)
         tail = self.log.read_text(errors="replace")[-2000:]

@@ -3,7 +3,7 @@
 java_major() { "$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
 
 java_find() {
-  for candidate in "${JAVA_HOME:-}" /usr/lib/jvm/*17* /usr/lib/jvm/*21* "$(dirname "$(dirname "$(readlink -f "$(command -v java || echo /none/bin/java)")")")"; do
+  for candidate in "${JAVA_HOME:-/none}" /usr/lib/jvm/*17* /usr/lib/jvm/*21* "$(dirname "$(dirname "$(readlink -f "$(command -v java || echo /none/bin/java)")")")"; do
     [ -x "$candidate/bin/java" ] || continue
     case "$(java_major "$candidate/bin/java")" in
       17 | 21) export JAVA_HOME="$candidate"; return 0 ;;
@@ -15,11 +15,11 @@ java_find() {
 if ! java_find; then
   if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     echo "installing openjdk-17-jre-headless for Spark …"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless; } >/dev/null
+    scripts/apt.sh openjdk-17-jre-headless || true # what is missing is said below
   fi
   java_find || {
-    echo "Spark needs Java 17 or 21, and none was found." >&2
-    echo "Install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME." >&2
+    echo "Spark needs Java 17 or 21, and none was found. Only root can install it from here." >&2
+    echo "Install it (Debian: sudo apt-get install openjdk-17-jre-headless), or set JAVA_HOME to its folder." >&2
     exit 1
   }
 fi

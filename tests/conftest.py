@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import tempfile
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_timeout
 from hypothesis import HealthCheck, settings
 
+from tests import machine, reaper, schedule, startup
+from tests.patience import Patience
 from tests.proxy import Proxy
 from tests.servers import S3, Database, NoServer, Postgres, install
 from tests.servers_kafka import KafkaBroker
@@ -25,19 +32,56 @@ settings.register_profile("same", settings.get_profile("anew"), derandomize=True
 settings.load_profile("same")
 
 _numbers = itertools.count(1)
-_SLOW = ("spark", "browser", "conformance", "server", "docs")
+_ALARM_S = 15.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No server outlives the tests, and a worker does not outlive pytest's controller, nor that one make."""
+    if hasattr(config, "workerinput"):
+        reaper.guard([os.getppid()])
+    else:
+        make = os.environ.pop(reaper.MAKE, None)
+        startup.share(reaper.guard([int(make)] if make else []))
+    startup.speed_up_java(tempfile.gettempdir())
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    return machine.worker_count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes come first, so that all workers end together."""
-    items.sort(key=lambda item: not set(_SLOW) & set(item.path.parts))
+    """Files that take long come first, so that all workers end together."""
+    items.sort(key=lambda item: -schedule.seconds(item.path))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
+    """A test's limit is counted in the time of a quiet machine."""
+    if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
+        return None
+    patience = Patience(settings.timeout)
+
+    def ring(*_: object) -> None:
+        __tracebackhide__ = True
+        if patience.is_over():
+            pytest_timeout.timeout_sigalrm(item, settings)
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout, _ALARM_S)
+    return True
 
 
 def serve(version: int) -> Iterator[Postgres]:
     try:
         if version == 15:
             install(version)
-        server = Postgres.start(version)
+        with startup.one_at_a_time():
+            server = Postgres.start(version)
     except NoServer as reason:
         pytest.skip(str(reason))
     yield server
@@ -116,13 +160,15 @@ def kafka() -> Iterator[KafkaBroker]:
         install_kafka()
     except NoServer as reason:
         pytest.skip(str(reason))
-    broker = KafkaBroker.start()
+    with startup.one_at_a_time():
+        broker = KafkaBroker.start()
     yield broker
     broker.stop()
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_session(tmp_path_factory.mktemp("spark"))
+    with startup.one_at_a_time():
+        session = local_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()

@@ -6,10 +6,10 @@ PostgreSQL is `demo.embedded`; this module adds how version 15 gets here (Debian
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port
 
-__all__ = ["S3", "Database", "NoServer", "Postgres", "await_readers", "drop_slots", "free_port", "install"]
+from tests.patience import wait_until, wall_seconds
+from tests.reaper import REPO
 
-S3_START_SECONDS_MAX = 60.0
-FAREWELL_SECONDS_MAX = 120.0
+__all__ = ["S3", "Database", "NoServer", "Postgres", "await_readers", "drop_slots", "free_port", "install"]
 
 
 def install(version: int) -> None:
@@ -29,24 +29,18 @@ def install(version: int) -> None:
         return
     if os.geteuid() != 0:
         raise NoServer(f"PostgreSQL {version} is not installed, and only root can apt-get install postgresql-{version}")
-    packages = ["apt-get", "install", "-y", "--no-install-recommends", f"postgresql-{version}"]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], packages):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        except FileNotFoundError as missing:
-            raise NoServer(f"PostgreSQL {version} comes from Debian, and there is no apt-get here") from missing
-        if done.returncode:
-            raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+    if shutil.which("apt-get") is None:
+        raise NoServer(f"PostgreSQL {version} comes from Debian, and there is no apt-get here")
+    command = [str(REPO / "scripts" / "apt.sh"), f"postgresql-{version}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
 
 
 def await_readers(database: Database) -> None:
     """Until nobody reads its slots: the server notices a moment later that a reader has gone."""
     read = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database() AND active"
-    deadline = time.monotonic() + FAREWELL_SECONDS_MAX
-    while found := database.execute(read):
-        assert time.monotonic() < deadline, f"{found} are still read"
-        time.sleep(0.02)
+    wait_until(lambda: not database.execute(read), f"nobody reads the slots of {database.dbname}", poll_s=0.02)
 
 
 def drop_slots(database: Database) -> None:
@@ -116,13 +110,22 @@ class S3:
         self.log.unlink(missing_ok=True)
 
     def _request(self, method: str, path: str) -> None:
-        urllib.request.urlopen(urllib.request.Request(self.endpoint + path, method=method), timeout=60).close()
+        request = urllib.request.Request(self.endpoint + path, method=method)
+        urllib.request.urlopen(request, timeout=wall_seconds()).close()
 
     def _await(self) -> None:
-        deadline = time.monotonic() + S3_START_SECONDS_MAX
-        while time.monotonic() < deadline and self.process.poll() is None:
+        def answers() -> bool:
             try:
-                return self._request("GET", "/moto-api/data.json")
+                self._request("GET", "/moto-api/data.json")
             except (urllib.error.URLError, OSError):
-                time.sleep(0.1)
-        raise NoServer(f"moto did not start: {self.log.read_text(errors='replace')[-2000:]}")
+                return False
+            return True
+
+        def require_alive() -> None:
+            if self.process.poll() is not None:
+                raise NoServer(f"moto did not start: {output()}")
+
+        def output() -> str:
+            return self.log.read_text(errors="replace")[-2000:]
+
+        wait_until(answers, output, poll_s=0.1, check=require_alive)

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -24,17 +23,20 @@ from pathlib import Path
 
 from demo.embedded import NoServer, free_port
 
+from tests import patience
+from tests.patience import wait_until, wall_seconds
+
 __all__ = ["ConnectWorker", "KafkaBroker", "install"]
 
 KAFKA = "3.9.1"
+FETCH_S = 1200.0
 JARS = {
     "kafka_2.13": ("org.apache.kafka", KAFKA),
     "connect-runtime": ("org.apache.kafka", KAFKA),
     "connect-file": ("org.apache.kafka", KAFKA),
     "slf4j-reload4j": ("org.slf4j", "1.7.36"),
 }
-FETCH_SECONDS_MAX = 600.0
-START_SECONDS_MAX = 300.0
+START_S = 600.0
 STOP_SECONDS_MAX = 20.0
 SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 LOG4J = """\
@@ -71,10 +73,7 @@ def _fetched(java: str, folder: Path) -> str:
     only = ["-ivy", str(module), "-confs", "default", "-types", "jar", "bundle", "-cachepath", str(paths)]
     home = f"-Divy.home={_ivy_home()}"
     command = [java, *SMALL, home, "-cp", str(_ivy()), "org.apache.ivy.Main", "-warn", *only]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
-    except subprocess.TimeoutExpired as late:
-        raise NoServer(f"Kafka {KAFKA} could not be fetched in {FETCH_SECONDS_MAX:.0f} s") from late
+    done = patience.run(command, seconds=FETCH_S)
     if done.returncode:
         raise NoServer(f"Kafka {KAFKA} could not be fetched: {(done.stdout + done.stderr).strip()[-1000:]}")
     return paths.read_text().strip()
@@ -137,13 +136,16 @@ class Jvm:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the tests, which then stop their servers
             )
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while not ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                told = self.log.read_text(errors="replace")[-2000:]
-                self.stop()
-                raise NoServer(f"{self.title} did not start; its log ends:\n{told}")
-            time.sleep(0.1)
+        wait_until(ready, self._log_end, seconds=START_S, poll_s=0.1, check=self._require_alive)
+
+    def _require_alive(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            log = self._log_end()
+            self.stop()
+            raise NoServer(f"{self.title} did not start; its log ends:\n{log}")
+
+    def _log_end(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:]
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -203,7 +205,7 @@ class KafkaBroker(Jvm):
     def _format(self, settings: str) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = self.command("kafka.tools.StorageTool", "format", "-t", cluster, "-c", settings)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS_MAX, check=False)
+        done = patience.run(command)
         if done.returncode:
             self.stop()
             raise NoServer(f"{self.title}: its folder could not be formatted: {done.stderr.strip()[-1000:]}")
@@ -211,7 +213,7 @@ class KafkaBroker(Jvm):
     def _listens(self) -> bool:
         """The port opens when the broker has joined its cluster."""
         try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            socket.create_connection(("127.0.0.1", self.port), timeout=wall_seconds(10)).close()
         except OSError:
             return False
         return True
@@ -254,7 +256,7 @@ class ConnectWorker(Jvm):
     def _answers(self) -> bool:
         """It listens before it belongs to its group; then this would still be refused."""
         try:
-            with urllib.request.urlopen(f"{self.url}/connectors", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/connectors", timeout=wall_seconds(10)) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from benchmarks import buffer_load, chronicle
 from benchmarks.buffer_load import Log
 from benchmarks.buffer_stores import STORES, HeapStore
 from benchmarks.buffer_tasks import PROBE_EVENTS, TASKS, WrongCount, require
+
+from tests import patience
 
 EVENTS, OPEN, SOME, READING = 6_000, 100, 3, 1_000
 
@@ -76,7 +77,7 @@ def test_chronicle(driver: list[str], form: str, tmp_path: Path) -> None:
     def run(task: str, extra: int) -> dict[str, Any]:
         numbers = map(str, (buffer_load.RECORD_BYTES, 1_000, EVENTS, OPEN, extra))
         command = [*driver, task, form, str(tmp_path / task), *numbers]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = patience.run(command)
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout.splitlines()[-1]))
 

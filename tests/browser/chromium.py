@@ -10,6 +10,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
+from tests import startup
+from tests.patience import wall_seconds
+
 ROOT = Path(__file__).parents[2]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -46,6 +49,8 @@ def _installed() -> str:
 def launched() -> Iterator[Browser]:
     path = find()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        with startup.one_at_a_time():
+            limit_ms = wall_seconds() * 1000
+            browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS, timeout=limit_ms)
         yield browser
         browser.close()

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-SOON_MS = 60_000
-"""A limit for what should be there at once, on a machine that may be busy."""
-expect.set_options(timeout=SOON_MS)
+from tests.patience import wall_seconds
 
 
 class Person:
@@ -18,7 +16,9 @@ class Person:
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
         self.complaints: list[str] = []
-        page.set_default_timeout(SOON_MS)
+        enough_ms = wall_seconds() * 1000
+        page.set_default_timeout(enough_ms)
+        expect.set_options(timeout=enough_ms)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda said: self._heard(said.type, said.text))
         page.on("request", lambda request: self._require_own(request.url))
@@ -44,8 +44,8 @@ class Person:
     def tab(self, name: str) -> None:
         self.find(f"[data-tab={name}]").click()
 
-    def sees_state(self, state: str, timeout: float = SOON_MS) -> None:
-        expect(self.find(".head [data-state]")).to_have_attribute("data-state", state, timeout=timeout)
+    def sees_state(self, state: str) -> None:
+        expect(self.find(".head [data-state]")).to_have_attribute("data-state", state)
 
     def is_told(self, text: str) -> None:
         expect(self.find(".toast").filter(has_text=text).first).to_be_visible()

@@ -25,7 +25,6 @@ from tests.integration.server.process import ServerProcess
 
 IMAGES = ROOT / "docs" / "images"
 SIZE_MAX = 300_000
-SLOW_MS = 240_000
 WIDE: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "device_scale_factor": 2}
 WITHOUT_FOLDER = "line => line.lastChild.data = line.lastChild.data.replace(/\\S*(?=\\.tidelog)/, '')"
@@ -127,7 +126,7 @@ def create(studio: Studio, database: Database) -> Person:
     studio.take(person, "new")
     database.execute("ALTER TABLE visits ADD PRIMARY KEY (at)")  # as the finding says
     person.press("create")
-    person.sees_state("RUNNING", SLOW_MS)
+    person.sees_state("RUNNING")
     return person
 
 
@@ -159,16 +158,16 @@ def edit(studio: Studio, server: ServerProcess, person: Person) -> None:
     early = part["offset"]["lsn_commit"]
     server.until(lambda: not server.ask("GET", "/connectors/shop/snapshots").json()["tables"])
     person.press("stop")
-    person.sees_state("STOPPED", SLOW_MS)
+    person.sees_state("STOPPED")
     person.tab("offsets")
     fill(server, person, early)
     person.find("main [data-field=why]").fill("the orders of this morning once more")
     person.press("apply")
     expect(person.find("[data-change]")).to_have_count(1)
     person.press("start")
-    expect(person.find("[data-change]")).to_contain_text("in effect since", timeout=SLOW_MS)
+    expect(person.find("[data-change]")).to_contain_text("in effect since")
     person.press("stop")
-    person.sees_state("STOPPED", SLOW_MS)
+    person.sees_state("STOPPED")
     fill(server, person, early)
     person.find("main [data-field=why]").fill("and again, the rate was wrong")
     studio.take(person, "offsets")

@@ -16,8 +16,6 @@ from tests.servers import Database
 
 ROWS = 7_500
 CHUNK = 250
-SLOW_MS = 240_000
-"""A limit for what Spark does, on a machine that may be busy."""
 
 
 def settings(database: Database, folder: Path) -> dict[str, str]:
@@ -95,18 +93,18 @@ def creates(person: Person, values: dict[str, str]) -> None:
 
     person.press("create")
     expect(person.find("h1")).to_have_text("shop")
-    person.sees_state("RUNNING", SLOW_MS)
+    person.sees_state("RUNNING")
 
 
 def watches(person: Person, server: ServerProcess, database: Database, folder: Path) -> None:
     """The snapshot as it goes; while it is paused the stream goes on, and then it goes on itself."""
     walk = person.find(".walk[data-table='public.orders']")
-    expect(walk.locator(".cell[data-kind=emitted]").first).to_be_visible(timeout=SLOW_MS)
+    expect(walk.locator(".cell[data-kind=emitted]").first).to_be_visible()
     expect(walk.locator(".walk-figures")).to_contain_text(re.compile(r"rows · \d+ ?%"))
     expect(person.find("[data-snapshot=whole]")).to_contain_text(re.compile(r"rows \(\d+ ?%\)"))
 
     person.press("snapshot-pause")
-    expect(person.find("[data-action=snapshot-resume]")).to_be_visible(timeout=SLOW_MS)
+    expect(person.find("[data-action=snapshot-resume]")).to_be_visible()
     expect(person.find("[data-snapshot=whole]")).to_contain_text("paused")
     database.execute("INSERT INTO orders VALUES (0, 'while it was paused')")
     server.until(lambda: 0 in ids(folder))
@@ -114,8 +112,8 @@ def watches(person: Person, server: ServerProcess, database: Database, folder: P
     expect(walk).to_be_visible()
 
     person.press("snapshot-resume")
-    expect(person.find("[data-action=snapshot-pause]")).to_be_visible(timeout=SLOW_MS)
-    expect(walk).to_be_hidden(timeout=SLOW_MS)
+    expect(person.find("[data-action=snapshot-pause]")).to_be_visible()
+    expect(walk).to_be_hidden()
     expect(person.find(".ended summary")).to_have_text("Ended snapshots (1)")
     assert ids(folder) == [*range(ROWS + 1)]
     expect(person.panel("notifications").locator("[data-type=COMPLETED]")).to_have_count(1)
@@ -130,14 +128,14 @@ def asks_for_another(person: Person) -> None:
     asking.locator("[data-field=where]").fill("id <= 10")
     asking.locator("[data-action=confirm]").click()
     person.is_told("A snapshot of 1 table was asked for.")
-    expect(person.find(".ended summary")).to_have_text("Ended snapshots (2)", timeout=SLOW_MS)
+    expect(person.find(".ended summary")).to_have_text("Ended snapshots (2)")
 
 
 def pauses(person: Person) -> None:
     person.press("pause")
-    person.sees_state("PAUSED", SLOW_MS)
+    person.sees_state("PAUSED")
     person.press("resume")
-    person.sees_state("RUNNING", SLOW_MS)
+    person.sees_state("RUNNING")
 
 
 def is_refused_while_it_runs(person: Person, server: ServerProcess, place: int) -> None:
@@ -152,7 +150,7 @@ def is_refused_while_it_runs(person: Person, server: ServerProcess, place: int) 
     expect(person.panel("review").locator(".note[data-kind=warning]").last).to_contain_text("Stop it to apply this.")
     assert server.ask("GET", "/connectors/shop/offsets/history").json()["changes"] == []
     person.press("stop-for-offsets")
-    person.sees_state("STOPPED", SLOW_MS)
+    person.sees_state("STOPPED")
     expect(person.find("[data-refused]")).to_have_count(0)
 
 
@@ -189,15 +187,15 @@ def applies(person: Person, server: ServerProcess, place: int) -> None:
     expect(change).to_contain_text("waits for the next start")
     assert place_of(server) == place
     person.press("start")
-    person.sees_state("RUNNING", SLOW_MS)
-    expect(change).to_contain_text("in effect since", timeout=SLOW_MS)
+    person.sees_state("RUNNING")
+    expect(change).to_contain_text("in effect since")
 
 
 def undoes(person: Person, server: ServerProcess) -> None:
     person.press("undo")
     person.is_told("Offsets can be changed only while the connector is stopped. Stop shop first.")
     person.press("stop")
-    person.sees_state("STOPPED", SLOW_MS)
+    person.sees_state("STOPPED")
     (made,) = server.ask("GET", "/connectors/shop/offsets/history").json()["changes"]
     person.press("undo")
     person.dialog("undo").locator("[data-field=why]").fill("it was not needed")

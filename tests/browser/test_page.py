@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Meet, Serve
-from tests.browser.person import SOON_MS, Person
+from tests.browser.person import Person
 from tests.integration.server.conftest import MYSQL, MYSQL_OFFSETS, SHOP
 from tests.integration.server.process import ServerProcess
 from tidelog.model.control import Told
@@ -41,7 +41,7 @@ def stocked(process: ServerProcess) -> ServerProcess:
 
 
 def link(person: Person, state: str) -> None:
-    expect(person.find("[data-link]")).to_have_attribute("data-link", state, timeout=SOON_MS)
+    expect(person.find("[data-link]")).to_have_attribute("data-link", state)
 
 
 def test_a_token_is_asked_for_and_kept_for_the_tab(serve: Serve, meet: Meet, tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from tests import startup
 from tests.conformance import script
 from tests.conformance.peers import Peer
 from tests.conformance.shapes import Answer
 from tests.integration.server.process import ServerProcess
+from tests.patience import wall_seconds
 from tests.servers import Postgres
 from tests.servers_kafka import ConnectWorker, KafkaBroker
 
@@ -24,8 +26,9 @@ def kafka_connect(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) 
     file = tmp_path_factory.mktemp("kafka-connect") / "lines"
     file.write_text("one\ntwo\n")
     plugin = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-    worker = ConnectWorker.start(kafka)
-    with httpx.Client(base_url=worker.url, timeout=90) as client:
+    with startup.one_at_a_time():
+        worker = ConnectWorker.start(kafka)
+    with httpx.Client(base_url=worker.url, timeout=wall_seconds()) as client:
         yield Peer(
             client,
             plugin,

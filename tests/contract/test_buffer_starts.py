@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_buffer import ITEMS, ORDERS, WIDER, Rig, Said, in_order, model, reading
+from tests.patience import Patience
 from tidelog.contracts import Limits
 from tidelog.journal import spill
 from tidelog.journal.buffer import Buffer
@@ -205,7 +206,7 @@ def test_the_thread_goes_with_its_buffer_and_holds_up_no_exit(tmp_path: Path) ->
     rig.journal.close()
     del rig
     gc.collect()
-    deadline = time.monotonic() + 60
-    while mine.is_alive() and time.monotonic() < deadline:
+    patience = Patience()
+    while mine.is_alive() and not patience.is_over():
         time.sleep(0.01)
     assert not mine.is_alive()

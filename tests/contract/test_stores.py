@@ -27,6 +27,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.patience import Patience
 from tests.proxy import Proxy
 from tests.servers import Database, Postgres, free_port
 from tidelog.contracts import ControlStore
@@ -75,9 +76,9 @@ class Server:
     def await_alone(self) -> None:
         """The server goes on for a moment with what a process asked before it died."""
         others = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        deadline = time.monotonic() + 60
+        patience = Patience()
         while self.execute(f"{others} AND backend_type = 'client backend'"):
-            assert time.monotonic() < deadline, "somebody is still connected"
+            assert not patience.is_over(), "somebody is still connected"
             time.sleep(0.02)
 
 

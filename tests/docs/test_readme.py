@@ -14,6 +14,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from tests import patience
 from tests.servers import Database, Postgres
 from tests.spark_session import prepare_environment
 from tidelog.cli.main import parser
@@ -58,8 +59,7 @@ def environment(database: Database) -> dict[str, str]:
 def run(
     command: list[str], folder: Path, database: Database, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    env = env or environment(database)
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+    return patience.run(command, cwd=folder, env=env or environment(database))
 
 
 @pytest.mark.timeout(1800)
@@ -148,4 +148,4 @@ def started(folder: Path) -> Iterator[str]:
         assert found
         yield found[0]
         process.terminate()
-        assert process.wait(240) == 0
+        assert patience.wait_for_exit(process) == 0

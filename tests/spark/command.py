@@ -17,11 +17,11 @@ from types import TracebackType
 import psutil
 from deltalake import DeltaTable
 
+from tests.patience import Patience, wait_for_exit
 from tests.servers import Database
 from tests.spark.conftest import source_of
 from tests.spark_session import prepare_environment
 
-PATIENCE_S = 240.0
 EACH = 10
 """Rows of a transaction."""
 
@@ -74,17 +74,17 @@ class Command:
 
     def until(self, done: Callable[[], object], what: str) -> None:
         """While it lives."""
-        deadline = time.monotonic() + PATIENCE_S
+        patience = Patience()
         while not done():
             assert self._process.poll() is None, f"ended before {what}: {self.said}"
-            assert time.monotonic() < deadline, f"{what} did not happen: {self.said}"
+            assert not patience.is_over(), f"{what} did not happen: {self.said}"
             time.sleep(0.05)
 
     def end(self) -> int:
         """Its exit code, once nothing of it is left."""
-        code, deadline = self._process.wait(PATIENCE_S), time.monotonic() + PATIENCE_S
+        code, patience = wait_for_exit(self._process, lambda: self.said), Patience()
         while self.processes():
-            assert time.monotonic() < deadline, f"left behind: {self.processes()}"
+            assert not patience.is_over(), f"left behind: {self.processes()}"
             time.sleep(0.05)
         return code
 

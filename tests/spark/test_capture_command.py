@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.patience import Patience
 from tests.servers import Database
-from tests.spark.command import EACH, PATIENCE_S, Command, Shop, Writer
+from tests.spark.command import EACH, Command, Shop, Writer
 from tidelog.engine.definition import load
 from tidelog.spark.pipeline import Pipeline, Run
 
@@ -17,10 +18,10 @@ from tidelog.spark.pipeline import Pipeline, Run
 def until_flowing(shop: Shop, writer: Writer, run: Run, capture: Command) -> None:
     """Rows that are written after now have arrived."""
     goal = (writer.transactions + 1) * EACH
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience()
     while max(shop.ids(), default=0) < goal:
         run.raise_failure()
-        assert time.monotonic() < deadline, capture.said
+        assert not patience.is_over(), capture.said
         time.sleep(0.05)
 
 

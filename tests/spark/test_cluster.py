@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from tests import patience
 from tests.servers import S3, Database
 from tests.spark.conftest import source_of
 from tidelog import connectors
@@ -48,5 +48,5 @@ def define(database: Database, folder: Path, journal: dict[str, str]) -> Path:
 def run(file: Path, folder: Path, s3: S3) -> None:
     environment = {**os.environ, **s3.environment, "TIDELOG_HOME": str(folder / "home")}
     command = [sys.executable, "-m", "tests.spark.driver", "--once", "--cluster", str(file)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = patience.run(command, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.patience import Patience, wait_for_exit
 from tests.servers import Database
 from tests.spark.workload import SCHEMA, Change, Workload
 from tidelog.cli.verify import target_of
@@ -120,17 +121,17 @@ class Crash:
 
     def _await_flow(self, driver: subprocess.Popen[bytes]) -> None:
         """Until both pipelines have captured something in this life."""
-        began, deadline = time.time(), time.monotonic() + 600
+        began, patience = time.time(), Patience()
         for name in ("mirror", "past"):
             status = self._folder / "home" / name / "status.json"
             while not (status.exists() and flows(json.loads(status.read_text()), began)):
                 assert driver.poll() is None, self._log()
-                assert time.monotonic() < deadline, self._log()
+                assert not patience.is_over(), self._log()
                 time.sleep(0.05)
 
     def drain(self) -> None:
         driver = self._start("--once")
-        assert driver.wait(600) == 0, self._log()
+        assert wait_for_exit(driver, self._log) == 0, self._log()
 
     def differences(self) -> int:
         definition = load(self._files[0])

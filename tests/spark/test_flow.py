@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import tidelog
+from tests.patience import Patience
 from tests.servers import Database
 from tests.spark.conftest import Build, source_of
 from tidelog.connectors import create
@@ -26,10 +27,10 @@ _FLUSHED = "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn"
 
 
 def until(done: Callable[[], object], check: Callable[[], None], what: str) -> None:
-    deadline = time.monotonic() + 240
+    patience = Patience()
     while not done():
         check()
-        assert time.monotonic() < deadline, f"{what} did not happen"
+        assert not patience.is_over(), f"{what} did not happen"
         time.sleep(0.05)
 
 

@@ -3,6 +3,7 @@ killed -9 in the middle of it."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.patience import Patience, wait_for_exit
 from tests.servers import Database
 from tests.spark.conftest import source_of
 from tidelog import UnsupportedChange
@@ -244,7 +246,7 @@ def test_a_driver_that_is_killed_follows_every_edit_once(
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     driver = _drive(home, files, "--once")
-    assert driver.wait(300) == 0, _log(home)
+    assert wait_for_exit(driver, lambda: _log(home)) == 0, _log(home)
     for edit in edits:
         assert next(edit, "checked") == "checked"
 
@@ -276,16 +278,26 @@ def _drive(folder: Path, files: list[Path], *arguments: str) -> subprocess.Popen
 
 
 def _await_offset(folder: Path, names: list[str], driver: subprocess.Popen[bytes]) -> None:
-    """Until one of them has planned a batch in this life."""
-    began, deadline = time.time(), time.monotonic() + 25
+    """Until one of them has planned a batch in this life; or nothing is planned, because all edits are followed."""
+    began, idle = time.time(), Patience(5)
     while True:
         planned = [p for name in names for p in (folder / "home" / name / "checkpoint" / "offsets").glob("[0-9]*")]
         if any(p.stat().st_mtime > began for p in planned):
             return
         assert driver.poll() is None, _log(folder)
-        if time.monotonic() > deadline:  # all edits are followed already: nothing is planned any more
+        if not all(_captures(folder / "home" / name, began) for name in names):
+            idle = Patience(5)
+        elif idle.is_over():
             return
         time.sleep(0.02)
+
+
+def _captures(home: Path, since_s: float) -> bool:
+    file = home / "status.json"
+    if not file.exists():
+        return False
+    status = json.loads(file.read_text())
+    return bool(status["updated_us"] > since_s * 1e6 and status["state"] == "running")
 
 
 def _log(folder: Path) -> str:

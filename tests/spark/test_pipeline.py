@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.patience import Patience
 from tests.proxy import Proxy
 from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
@@ -251,13 +252,13 @@ def test_masked_columns_never_reach_the_target(
     assert row["ssn"] == hashlib.sha256(b"CzQMA0cB5K123").hexdigest()
 
 
-def wait(run: object, condition: object, seconds: float = 240) -> None:
+def wait(run: object, condition: object) -> None:
     import time
 
-    deadline = time.monotonic() + seconds
+    patience = Patience()
     while not condition():  # type: ignore[operator]
         run.raise_failure()  # type: ignore[attr-defined]
-        assert time.monotonic() < deadline, "nothing happened in time"
+        assert not patience.is_over(), "nothing happened in time"
         time.sleep(0.1)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import patience
 
 SUITE = "tests/contract/test_sinks.py"
 
@@ -15,14 +16,11 @@ SUITE = "tests/contract/test_sinks.py"
 @pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)])
 @pytest.mark.timeout(1800)
 def test_the_suite_on_spark(which: str) -> None:
-    done = subprocess.run(
+    done = patience.run(
         [sys.executable, "-m", "pytest", "-q", "-m", which, SUITE],
         cwd=Path(__file__).resolve().parents[2],
         env={**os.environ, "TIDELOG_TEST_DELTA_SPARK": "1"},
-        capture_output=True,
-        text=True,
-        timeout=1700,
-        check=False,
+        seconds=1700,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
     assert "passed" in done.stdout

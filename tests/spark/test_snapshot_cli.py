@@ -15,6 +15,7 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.patience import Patience, wall_seconds
 from tests.servers import Database
 from tests.spark.conftest import Build
 from tidelog.cli import asking
@@ -37,7 +38,7 @@ INITIAL = {"snapshot.mode": "initial"}
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks hears what became of it, however long a batch takes here."""
-    monkeypatch.setattr(asking, "PATIENCE_S", 240.0)
+    monkeypatch.setattr(asking, "PATIENCE_S", wall_seconds())
 
 
 def blocks(language: str) -> list[str]:
@@ -60,11 +61,11 @@ def count(folder: Path, table: str) -> int:
     return int(DeltaTable(str(folder / "lake/public" / table)).to_pyarrow_table().num_rows)
 
 
-def until(true: Callable[[], bool], run: Run, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
+def until(true: Callable[[], bool], run: Run) -> None:
+    patience = Patience()
     while not true():
         run.raise_failure()
-        assert time.monotonic() < deadline, run.progress()
+        assert not patience.is_over(), run.progress()
         time.sleep(0.1)
 
 

@@ -21,6 +21,7 @@ import psycopg
 import pytest
 
 from tests.integration.postgres.test_snapshot_standby import replay, standby_of, telling_of_transactions
+from tests.patience import Patience, wait_for_exit
 from tests.servers import Database, Postgres
 from tidelog.cli.verify import target_of
 from tidelog.engine.definition import connector_of, load
@@ -158,10 +159,10 @@ class Stress:
     def run_and_kill(self, dice: random.Random, share: float) -> None:
         """Die once a share of the rows is delivered, or somewhat later."""
         driver = self._start()
-        deadline = time.monotonic() + 600
+        patience = Patience()
         while self.delivered() < share:
             assert driver.poll() is None, self._log()
-            assert time.monotonic() < deadline, self._log()
+            assert not patience.is_over(), self._log()
             time.sleep(0.05)
         time.sleep(dice.uniform(0, 1.5))
         os.killpg(driver.pid, signal.SIGKILL)
@@ -177,7 +178,7 @@ class Stress:
 
     def drain(self) -> None:
         driver = self._start("--once")
-        assert driver.wait(900) == 0, self._log()
+        assert wait_for_exit(driver, self._log, seconds=900) == 0, self._log()
 
     def differences(self) -> int:
         definition = load(self._file)

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from tests.patience import Patience
 from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion, Status
 from tidelog.engine.capture import Capture, write_status
 from tidelog.errors import TransientError
@@ -25,7 +26,6 @@ from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 TABLE = Table(1, "public", "t", (Column("id", "int4"),), ("id",))
-PATIENCE_S = 120.0
 
 Turn = Portion | Mixed | Callable[[], None]
 
@@ -124,9 +124,9 @@ def captured(stage: Stage, folder: Path, **more: Any) -> Capture:
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience()
     while not what():
-        assert time.monotonic() < deadline
+        assert not patience.is_over()
         time.sleep(0.01)
 
 

@@ -11,6 +11,12 @@ from tests.integration.postgres.world import World
 from tests.servers import Database
 
 
+@pytest.fixture(autouse=True)
+def no_first_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query's first batch waits a second for events, so that it is not empty. Here nobody minds an empty one."""
+    monkeypatch.setattr("tidelog.engine.reading._FIRST_WAIT_S", 0.05)
+
+
 @pytest.fixture
 def world(database: Database, tmp_path: Path) -> Iterator[World]:
     """On PostgreSQL 18."""

@@ -20,6 +20,7 @@ from demo.embedded import give_away, unprivileged
 
 from tests.integration.postgres.test_types_roundtrip import COLUMNS, ROWS, Captured
 from tests.integration.postgres.world import World
+from tests.patience import Patience, wall_seconds
 from tests.servers import Database, Postgres
 from tidelog.connectors import chunk_reader
 from tidelog.connectors.postgres import chunks
@@ -256,9 +257,9 @@ def test_a_table_that_nobody_analyzed_is_estimated_as_it_was_written(
     scan = Scan(table_of(connector), ("id",))
     assert connector.estimate(scan) == 0
     database.execute("INSERT INTO t SELECT generate_series(1, 7)")
-    deadline = time.monotonic() + 120
+    patience = Patience()
     while connector.estimate(scan) != 7:  # the server counts now and then
-        assert time.monotonic() < deadline, connector.estimate(scan)
+        assert not patience.is_over(), connector.estimate(scan)
         time.sleep(0.2)
 
 
@@ -552,9 +553,9 @@ def test_once_the_stream_has_passed_it_has_told_all_that_the_chunk_saw(world: Wo
     assert sum(batch.num_rows for batch in chunk.rows()) == 5000
     passed = chunk.end()
     chunk.close()
-    told, deadline = 0, time.monotonic() + 10  # the server itself writes something after 15 seconds
+    told, patience = 0, Patience(10)  # the server itself writes something after 15 seconds
     while tail.seen() < passed:
-        assert time.monotonic() < deadline, "the log never came to where the chunk waits for it"
+        assert not patience.is_over(), "the log never came to where the chunk waits for it"
         portion = tail.poll(0.05, True)
         told += sum(portion.transactions.column("events").to_pylist()) if portion is not None else 0
         tail.ping()
@@ -586,7 +587,7 @@ def test_the_table_is_held_from_before_the_snapshot(database: Database, connecto
         time.sleep(0.3)
         assert not waiting
         changing.commit()
-        thread.join(120)
+        thread.join(wall_seconds())
     assert [column.name for column in waiting[0].table.columns] == ["id", "v"]
     with database.connect() as impatient:
         impatient.execute("SET lock_timeout = '200ms'")
@@ -641,9 +642,9 @@ def test_on_a_standby_replay_is_the_watermark(private_postgres: Postgres) -> Non
 
 def until_replayed(primary: Database, replica: Database) -> None:
     (end,) = primary.execute("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn")[0]
-    deadline = time.monotonic() + 120
+    patience = Patience()
     while replica.execute("SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn")[0][0] < end:
-        assert time.monotonic() < deadline
+        assert not patience.is_over()
         time.sleep(0.05)
 
 

@@ -203,7 +203,7 @@ def test_lag_watches_what_the_server_keeps(private_world: World) -> None:
     ],
 )
 def test_settings_that_lead_nowhere(world: World, change: dict[str, str], kind: type, sentence: str) -> None:
-    world.source = {"database.connect.timeout.ms": "3000", **change}
+    world.source = {"database.connect.timeout.ms": "60000", **change}
     secret = world.options["database.password"]
     connector = world.connector()
     with pytest.raises(kind) as caught:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.integration.postgres.snapshot_rig import Rig
 from tests.integration.postgres.world import Event, World, catch_up, poll_until, told, until
+from tests.patience import Patience, wall_seconds
 from tests.servers import Database
 from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.model.record import Op
@@ -61,7 +62,7 @@ def test_an_open_transaction_leaves_the_end_reachable(tables: World) -> None:
         for number in range(3):
             tables.database.execute(f"INSERT INTO t VALUES ({number})")
             end_within_a_record(open_one, tables.database)
-            assert reading._log.caught_up(reading.connector.log_end(), IN_TIME_S)
+            assert reading._log.caught_up(reading.connector.log_end(), wall_seconds(IN_TIME_S))
             at, events = catch_up(reading, at)
             assert told(events) == [("t", "c", {"id": number})]
         open_one.commit()
@@ -78,9 +79,9 @@ def test_what_is_reached_is_no_place_to_read_on_from(tables: World) -> None:
     ):
         for _ in range(10):
             end_within_a_record(open_one, tables.database)
-            end, deadline = connector.log_end(), time.monotonic() + IN_TIME_S
+            end, patience = connector.log_end(), Patience(IN_TIME_S)
             while tail.reached() < end:
-                assert time.monotonic() < deadline
+                assert not patience.is_over()
                 tail.poll(0.05, True)
                 tail.ping()
             if tail.seen() < end:  # else the server has written something by itself
@@ -100,10 +101,10 @@ def test_a_schema_change_finds_its_place_before_an_open_transaction(tables: Worl
     with tables.database.connect(autocommit=False) as open_one:
         tables.database.execute("ALTER TABLE t ADD COLUMN v int4 DEFAULT 7")
         end_within_a_record(open_one, tables.database)
-        deadline = time.monotonic() + IN_TIME_S
+        patience = Patience(IN_TIME_S)
         events: list[Event] = []
         while not events:
-            assert time.monotonic() < deadline
+            assert not patience.is_over()
             start, events = catch_up(reading, start)
         assert [e.op for e in events] == [Op.SCHEMA]
         open_one.execute("INSERT INTO t VALUES (2)")
@@ -141,10 +142,10 @@ def test_a_busy_log_leaves_a_schema_change_its_turn(tables: World) -> None:
     start, _ = catch_up(reading, start)
     with busy(tables.database, "big"):
         tables.database.execute("ALTER TABLE t ADD COLUMN v int4 DEFAULT 7")
-        deadline = time.monotonic() + IN_TIME_S
+        patience = Patience(IN_TIME_S)
         events: list[Event] = []
         while not any(e.op == Op.SCHEMA for e in events):
-            assert time.monotonic() < deadline
+            assert not patience.is_over()
             start, events = catch_up(reading, start)
 
 
@@ -159,9 +160,9 @@ def test_the_end_is_known_though_nobody_waits(tables: World, monkeypatch: pytest
     assert capture is not None
     for number in range(3):
         tables.database.execute(f"INSERT INTO big VALUES ({number})")
-        end, deadline = reading.connector.log_end(), time.monotonic() + IN_TIME_S
+        end, patience = reading.connector.log_end(), Patience(IN_TIME_S)
         while capture.seen() < end:
-            assert time.monotonic() < deadline
+            assert not patience.is_over()
             time.sleep(0.05)
         assert reading.latest(start, None, None) == start
     before = len(asked)

@@ -13,6 +13,7 @@ from demo.embedded import unprivileged
 from tests.integration.postgres.snapshot_rig import Rig
 from tests.integration.postgres.snapshot_writers import finished, items, write_at
 from tests.integration.postgres.world import until
+from tests.patience import Patience, wall_seconds
 from tests.servers import Database, Postgres
 from tidelog.core.snapshot import document, java
 from tidelog.engine.signals import send
@@ -56,7 +57,7 @@ def test_a_commit_that_is_delivered_before_it_is_visible(private_postgres: Postg
         assert rig.target["public.items"][(10,)]["v"] == "invisible"
         assert _confirmed(rig) < delivered
         _configure(private_postgres, "synchronous_standby_names", "")
-        stuck.join(120)
+        stuck.join(wall_seconds())
         rig.crash()
         rig.run()
         rig.check("items")
@@ -75,7 +76,7 @@ def test_the_window_of_an_invisible_commit_outlives_a_crash(private_postgres: Po
         send(rig.folder / "signals", "execute-snapshot", {"data-collections": ["public.items"]}, "late")
         rig.run(until=lambda r: bool(r.snapshot.get("entries", [{}])[0].get("chunks")))
         _configure(private_postgres, "synchronous_standby_names", "")
-        stuck.join(120)
+        stuck.join(wall_seconds())
         rig.crash()
         shutil.rmtree(rig.folder / "journal" / "segments")
         rig.run()
@@ -85,8 +86,8 @@ def test_the_window_of_an_invisible_commit_outlives_a_crash(private_postgres: Po
 
 def _rises_past(rig: Rig, position: int) -> bool:
     """Now that everybody sees it, the log may go."""
-    deadline = time.monotonic() + 120
-    while _confirmed(rig) <= position and time.monotonic() < deadline:
+    patience = Patience()
+    while _confirmed(rig) <= position and not patience.is_over():
         rig.batch()
         time.sleep(0.05)
     return _confirmed(rig) > position

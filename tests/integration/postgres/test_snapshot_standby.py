@@ -15,6 +15,7 @@ from demo.embedded import give_away, unprivileged
 
 from tests.integration.postgres.snapshot_rig import Rig, rows_of
 from tests.integration.postgres.snapshot_writers import Writer, create_items, finished
+from tests.patience import Patience
 from tests.servers import Database, Postgres
 
 _REPLAYED = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
@@ -62,9 +63,9 @@ def replay(primary: Database, standby: Database) -> None:
     of a page that has no record yet."""
     primary.execute("SELECT pg_logical_emit_message(true, 'tests', '')")
     (end,) = primary.execute("SELECT pg_current_wal_flush_lsn()::text")[0]
-    deadline = time.monotonic() + 120
+    patience = Patience()
     while standby.execute(_REPLAYED, [end]) != [(True,)]:
-        assert time.monotonic() < deadline
+        assert not patience.is_over()
         time.sleep(0.02)
 
 

@@ -17,6 +17,7 @@ from tests.integration.postgres.snapshot_rig import HOOKS, Crash
 from tests.integration.postgres.snapshot_writers import WINDOWS, Writer, finished, items, write_at
 from tests.integration.postgres.test_log_end import IN_TIME_S, end_within_a_record
 from tests.integration.postgres.world import World, until
+from tests.patience import Patience
 from tests.servers import Database
 from tidelog.contracts import Mixed
 from tidelog.model.record import Mark
@@ -95,9 +96,9 @@ def test_the_end_is_reached_beside_an_open_stream_and_is_no_place_to_read_on_fro
         read: list[Mixed] = []
         for _ in range(10):
             end_within_a_record(open_one, database)
-            end, deadline = connector.log_end(), time.monotonic() + IN_TIME_S
+            end, patience = connector.log_end(), Patience(IN_TIME_S)
             while tail.reached() < end or not tail.quiet():
-                assert time.monotonic() < deadline
+                assert not patience.is_over()
                 read += [found for found in [tail.poll(0.05, True)] if isinstance(found, Mixed)]
                 tail.ping()
             if tail.seen() < end:  # else the server has written something by itself

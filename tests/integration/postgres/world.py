@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.patience import Patience
 from tests.servers import Database
 from tidelog.connectors.postgres.connector import PostgresConnector, create
 from tidelog.connectors.postgres.decode import PostgresDecoder
@@ -20,8 +21,6 @@ from tidelog.journal.files import Files
 from tidelog.model.offset import Offset
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
-
-PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,9 @@ def catch_up(reading: Reading, start: Offset, *, events: int | None = None) -> t
 def follow(reading: Reading, start: Offset, count: int) -> tuple[Offset, list[Event]]:
     """At least so many events, as they come."""
     found: list[Event] = []
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience()
     while len(found) < count:
-        assert time.monotonic() < deadline, f"{count} events did not come, only {found}"
+        assert not patience.is_over(), f"{count} events did not come, only {found}"
         end = reading.latest(start, None, None)
         found += decode(reading.plan(start, end))
         start = end
@@ -154,18 +153,18 @@ def told(events: list[Event]) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def until(done: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience()
     while not done():
-        assert time.monotonic() < deadline, f"{what} did not happen"
+        assert not patience.is_over(), f"{what} did not happen"
         time.sleep(0.02)
 
 
 def poll_until(tail: Tail, done: Callable[[list[Portion]], bool], what: str) -> list[Portion]:
     """Portions until they are enough."""
     found: list[Portion] = []
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience()
     while not done(found):
-        assert time.monotonic() < deadline, f"{what} did not come"
+        assert not patience.is_over(), f"{what} did not come"
         portion = tail.poll(0.05, True)
         found += [portion] if portion is not None else []
     return found

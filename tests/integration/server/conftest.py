@@ -12,6 +12,7 @@ import httpx
 import pytest
 import uvicorn
 
+from tests.patience import wall_seconds
 from tidelog.server.app import create_app
 from tidelog.server.auth import Access
 from tidelog.server.service import Service
@@ -45,7 +46,7 @@ class Client(httpx.Client):
         self._server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
-        super().__init__(base_url=f"http://{where}", timeout=60)
+        super().__init__(base_url=f"http://{where}", timeout=wall_seconds())
 
     def request(self, *words: Any, **more: Any) -> httpx.Response:
         """Whatever is asked, the password that some connectors have is in no answer."""
@@ -58,7 +59,7 @@ class Client(httpx.Client):
             return
         self.close()
         self._server.should_exit = True
-        self._thread.join(60)
+        self._thread.join(wall_seconds())
         assert not self._thread.is_alive()
         self._listener.close()
 

@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
 
-START_S = 240.0
-ENOUGH_S = 240.0
+from tests import startup
+from tests.patience import ENOUGH_S, wait_for_exit, wait_until, wall_seconds
 
 
 class ServerProcess:
@@ -23,7 +22,7 @@ class ServerProcess:
         self.said = folder / "server.out"
         self.answers: list[str] = []
         self._begin = self.said.stat().st_size if self.said.exists() else 0
-        with self.said.open("ab") as out:
+        with startup.one_at_a_time(), self.said.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tidelog.cli.main", "server", "--port", "0", *more],
                 stdin=subprocess.DEVNULL,
@@ -33,10 +32,10 @@ class ServerProcess:
                 start_new_session=True,
                 env={**os.environ, "TIDELOG_HOME": str(self.home), **(environment or {})},
             )
-        # Each call has a connection of its own: the service ends those that rest, maybe while a call is on its way.
-        alone = httpx.Limits(max_keepalive_connections=0)
-        self.client = httpx.Client(base_url=self._address(), timeout=90, limits=alone)
-        self.until(lambda: self._answers())
+            # Each call has a connection of its own: the service ends those that rest, maybe while a call is on its way.
+            alone = httpx.Limits(max_keepalive_connections=0)
+            self.client = httpx.Client(base_url=self._find_address(), timeout=wall_seconds(), limits=alone)
+            self.until(lambda: self._answers())
 
     @property
     def pid(self) -> int:
@@ -48,11 +47,8 @@ class ServerProcess:
         return answer
 
     def until(self, condition: Callable[[], object], seconds: float = ENOUGH_S) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert self._process.poll() is None, self.said.read_text()
-            assert time.monotonic() < deadline, f"nothing happened in time\n{self.said.read_text()}"
-            time.sleep(0.2)
+        """While the process lives."""
+        wait_until(condition, self._output, seconds=seconds, poll_s=0.1, check=self._require_alive)
 
     def state(self, name: str) -> str:
         return str(self.ask("GET", f"/connectors/{name}/status").json()["connector"]["state"])
@@ -60,7 +56,7 @@ class ServerProcess:
     def terminate(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.client.close()
         self._process.send_signal(number)
-        return self._process.wait(ENOUGH_S)
+        return wait_for_exit(self._process, self._output)
 
     def kill(self) -> None:
         """Whatever is left, with the processes that Spark started."""
@@ -69,15 +65,20 @@ class ServerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def _address(self) -> str:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            found = re.findall(r"http://[\d.:]+", self.said.read_text())
-            if len(found) > self._earlier():
-                return str(found[-1])
-            assert self._process.poll() is None, self.said.read_text()
-            time.sleep(0.1)
-        raise AssertionError(f"the service did not say where it listens\n{self.said.read_text()}")
+    def _find_address(self) -> str:
+        """It is in the first line of this process."""
+
+        def find() -> str:
+            addresses = re.findall(r"http://[\d.:]+", self._output())
+            return str(addresses[-1]) if len(addresses) > self._earlier() else ""
+
+        return wait_until(find, self._output, check=self._require_alive)
+
+    def _output(self) -> str:
+        return self.said.read_text()
+
+    def _require_alive(self) -> None:
+        assert self._process.poll() is None, self._output()
 
     def _earlier(self) -> int:
         return self.said.read_bytes()[: self._begin].count(b"http://")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.server.conftest import PASSWORD, SHOP, Client, Open
 from tests.integration.server.test_connectors import message
+from tests.patience import wall_seconds
 from tidelog.server import auth
 from tidelog.server.guard import BODY_BYTES_MAX
 
@@ -138,7 +139,7 @@ def test_tokens_and_their_roles(open_client: Open) -> None:
 
 def test_the_live_events_tell_what_happens(shop: Client) -> None:
     heard = []
-    with httpx.stream("GET", f"{shop.base_url}/events", timeout=90) as answer:
+    with httpx.stream("GET", f"{shop.base_url}/events", timeout=wall_seconds()) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
         assert next(lines).startswith(":")
