@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -239,6 +240,55 @@ def test_check_looks_at_the_folders(tmp_path: Path, stub: Stub, capsys: pytest.C
     out = capsys.readouterr().out
     assert "✗ sink: The sink's path" in out
     assert "✗ state folder: The state folder" in out
+
+
+def test_check_names_the_tables_that_the_sink_cannot_take(
+    file: str, stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyless = replace(Stub.table, id=2, name="notes", key=())
+    twins = replace(Stub.table, id=3, name="twins", columns=(*Stub.table.columns, Column("V", "text")))
+    monkeypatch.setattr(stub, "tables", lambda: [Stub.table, keyless, twins])
+    assert main(["check", file]) == 0
+    out = capsys.readouterr().out
+    assert "! public.notes: public.notes has no key" in out
+    assert "It is set aside, and the other tables go on.\n    Give it a primary key" in out
+    assert "! public.twins: public.twins has two columns 'v'" in out
+    assert out.endswith("ready: 0 errors, 2 warnings\n")
+    monkeypatch.setattr(stub, "tables", lambda: [keyless])
+    assert main(["check", file]) == 2
+    assert "✗ public.notes: public.notes has no key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("sink", "journal"),
+    [("path: /proc/lake", ""), ("path: ./lake, stage: /proc/stage", ""), ("path: ./lake", "journal: {path: /proc/j}")],
+)
+def test_what_cannot_be_written_is_told_before_anything_starts(
+    tmp_path: Path, stub: Stub, capsys: pytest.CaptureFixture[str], command: str, sink: str, journal: str
+) -> None:
+    assert stub
+    assert main([command, write(tmp_path, sink=f"type: delta, {sink}", more=journal)]) == 2
+    told = capsys.readouterr()
+    assert "/proc" in told.out + told.err
+    assert "cannot be written" in told.out + told.err
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize("sink", ["type: delta", "type: history, format: delta"])
+def test_a_sink_whose_package_is_missing(
+    tmp_path: Path,
+    stub: Stub,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    sink: str,
+) -> None:
+    assert stub
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert main([command, write(tmp_path, sink=f"{sink}, path: ./lake")]) == 2
+    told = capsys.readouterr()
+    assert "pip install 'tidelog[delta]'" in told.out + told.err
 
 
 # -- status ----------------------------------------------------------------------------------------------------------

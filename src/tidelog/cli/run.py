@@ -12,9 +12,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidelog.cli.display import Board, Line
-from tidelog.cli.loading import loaded, require_writable
+from tidelog.cli.loading import loaded
 from tidelog.cli.signals import setting
+from tidelog.cli.sink_check import require_usable
 from tidelog.engine.home import Home
+from tidelog.engine.notices import log_into
 
 if TYPE_CHECKING:
     from tidelog.spark.progress import Progress
@@ -32,8 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     definition, _ = loaded(arguments.file)
-    require_writable(definition)
+    require_usable(definition)
     Home.open(definition.name).require_free()  # before Spark takes its time to start
+    log_into(Home.at(definition.name).messages)
     line = Line(definition.name)
     board = Board(line)
     total = 0

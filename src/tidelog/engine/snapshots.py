@@ -22,6 +22,7 @@ from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
 from tidelog.core.snapshot.world import Bounds, Manifest, Now
+from tidelog.engine.admission import Admission, can_be_swept
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.shell import snapshot_command
@@ -42,8 +43,20 @@ ANEW = "every table is read anew"
 class Snapshots:
     """Used by one thread."""
 
-    def __init__(self, connector: Connector, home: Home, stage: Stage, *, name: str, parallelism: int) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        home: Home,
+        stage: Stage,
+        *,
+        name: str,
+        parallelism: int,
+        admission: Admission | None = None,
+    ) -> None:
+        """`admission` says which tables the sink can take; a user's own sink takes all."""
         self._connector = connector
+        self._admission = admission
+        self._admitted_once = False
         self._stage = stage
         self._name = name
         self.settings = connector.snapshot_settings()
@@ -53,6 +66,7 @@ class Snapshots:
         self._channels = Channels(self.settings, home.signals)
         self.notices = Notices(self.settings, home, name)
         self._begun = False
+        self._looked_for_returning = False
         self._told = ""
         self._away = Trouble("The snapshots wait")
         self._failing = Trouble("A chunk could not be read and is tried again")
@@ -68,7 +82,7 @@ class Snapshots:
         if self.settings.mode == "no_data":
             return snapshot
         snapshot = requests.miss(snapshot, INITIAL, untold, INITIAL, UNTOLD)
-        return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in tables], INITIAL)
+        return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in self._admitted(tables)], INITIAL)
 
     def resume(self, told: Snapshot | None) -> Snapshot:
         """The state of a first start that goes on where another connector was: only what that one still had to read."""
@@ -100,7 +114,7 @@ class Snapshots:
         )
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
-        wanted = [Wanted(t.qualified, sweep=bool(t.key) and selection.key_of(t) == t.key) for t in tables]
+        wanted = [Wanted(t.qualified, sweep=can_be_swept(t, selection)) for t in self._admitted(tables)]
         return requests.ask(requests.miss(fresh, id, untold, INITIAL, UNTOLD), id, wanted, INITIAL)
 
     def of(self, offset: Offset) -> Snapshot:
@@ -168,15 +182,36 @@ class Snapshots:
 
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
-        tables = [(t.id, t.qualified) for t in self._covered()[0]]
+        captured = self._covered()[0]
+        tables = [(t.id, t.qualified) for t in self._admitted(captured)]
         after = self._connector.next_xid()
-        self._published = dict.fromkeys((id for id, _ in tables), after)
+        self._published = dict.fromkeys((t.id for t in captured), after)
         snapshot = requests.uncover(snapshot, [name for _, name in tables])
         if self.settings.mode != "no_data":
             snapshot = requests.cover(snapshot, tables, after=after)
+            snapshot = replace(snapshot, known=tuple(t.id for t in captured))
         if self.settings.mode == "always" and not snapshot.entries:
             return self.again(snapshot, "always")
         return snapshot
+
+    def _admitted(self, tables: Sequence[Table]) -> Sequence[Table]:
+        """The tables that the sink can take."""
+        if self._admission is None:
+            return tables
+        self._admitted_once = True
+        return self._admission.admit(tables, self._connector.selection())
+
+    def _take_back(self, snapshot: Snapshot) -> Snapshot:
+        """Snapshot the tables that were set aside and that the sink can take again."""
+        if self._admission is None:
+            return snapshot
+        starts, self._looked_for_returning = not self._looked_for_returning, True
+        if not starts and not self._admission.is_due():
+            return snapshot
+        tables = self._connector.tables()
+        if not self._admitted_once:
+            self._admitted(tables)
+        return self._admission.take_back(snapshot, tables, self._connector, starts=starts)
 
     # -- signals -------------------------------------------------------------------------------------------------
 
@@ -184,6 +219,7 @@ class Snapshots:
         """After everything that was asked since the last batch."""
         if not self._begun:
             snapshot = self._resumed(snapshot)
+        snapshot = self._take_back(snapshot)
         waiting = self._waiting(snapshot)
         for at, values in snapshot.heard:
             snapshot = self._follow(snapshot, at, signals.of_values(values))

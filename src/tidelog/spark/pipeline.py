@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors, errors
-from tidelog.contracts import Batch, ControlStore, Sink, Status
+from tidelog.contracts import ControlStore, Sink, Status
 from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
+from tidelog.engine.admission import require_some
 from tidelog.engine.capture import write_status
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
@@ -39,10 +40,11 @@ from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.spark import sinks
 from tidelog.spark.batches import Batches
+from tidelog.spark.delivery import Delivery
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, waiting
 from tidelog.spark.session import is_local, register, session, warm
-from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
+from tidelog.spark.source import JUMP, REQUIREMENTS, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
 
 _LOOK_S = 0.1
@@ -155,6 +157,9 @@ class Run:
             self._jump = self._waiting()
             # Before Spark takes its time to start.
             self._prepare(self._jump)
+            self._requirements = sinks.requirements(definition.sink)
+            require_some(self._requirements, self._connector.tables(), self._connector.selection())
+            self._delivery = Delivery(self._home, self._requirements, self._source)
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
             self._sink = self._create_sink()
@@ -279,6 +284,7 @@ class Run:
         warnings = self._warnings + ((status.warning,) if status.warning else ())
         self._ended += tuple(self._told.new())
         warnings += self._told.remarks
+        warnings += self._delivery.warnings
         tally = self._tally
         return Progress(
             events_total=tally.events,
@@ -310,6 +316,7 @@ class Run:
             .option(STAGE, self._batches.stage.uri)
             .option("reader", self._definition.name)
             .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
+            .option(REQUIREMENTS, self._requirements.to_json())
             .option(JUMP, self._jump.to_json() if self._jump is not None else "")
             .load()
         )
@@ -338,24 +345,13 @@ class Run:
         try:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-            batch = self._without_letters(self._batches.of(query, batch_id, staged))
-            self._source.after(batch.tables)
             assert self._sink is not None
-            self._sink.apply(batch)
+            self._delivery.deliver(self._batches.of(query, batch_id, staged), self._sink)
         except BaseException as exc:
             self._failure = exc
             raise
         self._count(batch_id, staged, began)
         self._batches.clear(staged)
-
-    def _without_letters(self, batch: Batch) -> Batch:
-        """Records that could not be decoded: for the sink to set aside, or only to be told of."""
-        letters = batch.failures
-        if letters is None or batch.selection.failures == "dead-letter":
-            return batch
-        table, reason = letters.column("table")[0].as_py(), letters.column("reason")[0].as_py()
-        self._warnings = (f"{letters.num_rows} records could not be decoded and were left out; {table}: {reason}",)
-        return replace(batch, failures=None)
 
     def _create_sink(self) -> Sink:
         return sinks.create(

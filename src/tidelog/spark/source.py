@@ -21,7 +21,9 @@ from pyspark.sql.types import StructType
 
 from tidelog.connectors import plugin
 from tidelog.contracts import ENVELOPE, Slice
-from tidelog.core.settings import nearest
+from tidelog.core import metadata
+from tidelog.core.requirements import Requirements
+from tidelog.core.settings import Setting, nearest, parse
 from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
 from tidelog.engine.definition import Definition
@@ -46,8 +48,12 @@ except ImportError:  # Spark 4.1 has no admission control for Python sources
 
 SECRET = "definition.secret"
 """The option that carries a whole definition; by its name, Spark hides its value wherever it shows options."""
+PREFIX = "metadata.prefix"
+"""What the names of the metadata columns begin with, where a query asks for the columns of one table."""
 STAGE = "stage.secret"
 """Where staged files go: a URI may carry credentials."""
+REQUIREMENTS = "requirements"
+"""What the pipeline's sink requires of a table."""
 JUMP = "jump"
 """An edit of the offsets that waits to be followed."""
 _PARTITION_ROWS = (10_000, 50_000)
@@ -60,6 +66,8 @@ _OWN = {
     SECRET,
     STAGE,
     JUMP,
+    PREFIX,
+    REQUIREMENTS,
     "parallelism",
     "path",
     "startposition",
@@ -86,7 +94,8 @@ class TidelogSource(DataSource):
             return from_arrow_schema(ENVELOPE)
         if shape == "staged":
             return from_arrow_schema(work.STAGED)
-        return from_arrow_schema(_typed_schema(definition_of(self.options), self.options["table"]))
+        definition, table = definition_of(self.options), self.options["table"]
+        return from_arrow_schema(_typed_schema(definition, table, _prefix(self.options)))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(dict(self.options), schema)
@@ -126,9 +135,20 @@ class _Planning:
             parallelism = int(self._options.get("parallelism", "2"))
             jump = Jump.from_json(self._options.get(JUMP, ""))
             self._reading = Reading(
-                definition, home, reader=reader, silent=self._silent, parallelism=parallelism, jump=jump
+                definition,
+                home,
+                reader=reader,
+                silent=self._silent,
+                parallelism=parallelism,
+                jump=jump,
+                requirements=self._requirements,
             )
         return self._reading
+
+    @property
+    def _requirements(self) -> Requirements | None:
+        text = self._options.get(REQUIREMENTS, "")
+        return Requirements.from_json(text) if text else None
 
     def _partitions(self, plan: Plan) -> list[Partition]:
         shape = shape_of(self._options)
@@ -147,6 +167,7 @@ class _Planning:
             slices=(),
             stage=self._options.get(STAGE, ""),
             snapshotting=plan.snapshotting,
+            prefix=_prefix(self._options),
         )
         tasks = [replace(task, slices=bundle) for bundle in bundles]
         if plan.commits and shape == "envelope":
@@ -166,7 +187,7 @@ class _Planning:
             note = stage.note(entry.name(chunk), chunk.attempt)
             if entry.oid in plan.tables and self._concerns(entry.table, chunk):
                 read, word = self._read_of(plan, entry, chunk), "true" if entry.kind == INITIAL else "incremental"
-                text = note.to_json() if note is not None else ""
+                text = note.to_json() if note is not None and plan.is_staged else ""
                 found.append(chunks.Emit(read, text, window, word, emission.last))
         return found
 
@@ -299,11 +320,23 @@ def options_of(definition: Definition) -> dict[str, str]:
     return {SECRET: json.dumps({**raw, "sink": {"type": "console"}, "store": ""})}
 
 
-def _typed_schema(definition: Definition, name: str) -> pa.Schema:
+def _prefix(options: Mapping[str, str]) -> str:
+    setting = Setting(PREFIX, "What the names of metadata columns begin with.", metadata.PREFIX, metadata.prefix)
+    found: str = parse([setting], {PREFIX: options[PREFIX]} if PREFIX in options else {}, subject="The query")[PREFIX]
+    return found
+
+
+def _typed_schema(definition: Definition, name: str, prefix: str) -> pa.Schema:
     connector = definitions.connector_of(definition)
     try:
-        table = _find(connector.tables(), name)
-        return connector.decoder().schema(table, connector.selection())
+        table, selection, names = _find(connector.tables(), name), connector.selection(), metadata.visible(prefix)
+        if taken := metadata.clash([c.name for c in selection.columns_of(table)], list(names.values())):
+            raise ConfigError(
+                f"{table.qualified} has a column {taken}, and a metadata column would have the same name.",
+                hint="Set the option metadata.prefix, to cdc_ for example, or leave the column out with "
+                "column.exclude.list.",
+            )
+        return metadata.shown_schema(connector.decoder().schema(table, selection), names)
     finally:
         connector.close()
 
