@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.servers import Database
@@ -160,3 +163,66 @@ def test_a_pipeline_of_which_no_table_can_be_delivered_stops(
         database.execute(statement)
     with pytest.raises(ConfigError, match=r"public\.t has no key.*message\.key\.columns"):
         build().run(spark, once=True)
+
+
+def test_a_key_that_changed_its_type_is_cured_by_a_new_target(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE fine (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE t (id text PRIMARY KEY, v text)")
+    pipeline = build()
+    prepare(pipeline)
+    database.execute("INSERT INTO t VALUES ('1', 'a'), ('2', 'b')")
+    pipeline.run(spark, once=True)
+    database.execute("ALTER TABLE t ALTER COLUMN id TYPE int USING id::int")
+    database.execute("UPDATE t SET v = 'A' WHERE id = 1")
+    for number in (1, 2):  # the second start tries again, and nothing has changed
+        database.execute(f"INSERT INTO fine VALUES ({number})")
+        told = pipeline.run(spark, once=True).warnings
+        assert any("public.t is set aside" in text and "Move or delete the target table" in text for text in told)
+        assert rows(tmp_path, "fine", "id") == [(i,) for i in range(1, number + 1)]
+    shutil.rmtree(tmp_path / "lake" / "public" / "t")
+    database.execute("INSERT INTO t VALUES (3, 'c')")
+    assert not any("set aside" in text for text in pipeline.run(spark, once=True).warnings)
+    assert rows(tmp_path, "t", "id", "v") == [(1, "A"), (2, "b"), (3, "c")]
+
+
+def test_what_stops_the_pipeline_is_cured_as_it_says(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    """A property of the target, and a row of a snapshot that does not fit its type."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, price numeric(8, 2))")
+    database.execute("INSERT INTO t VALUES (1, 1), (2, 'NaN')")
+    first = {"snapshot.mode": "initial"}
+    with pytest.raises(Exception, match=r"price.*dead-letter"):
+        build(source=first).run(spark, once=True)
+    pipeline = build(source=first | {"event.processing.failure.handling.mode": "dead-letter"})
+    pipeline.run(spark, once=True)
+    assert rows(tmp_path, "t", "id") == [(1,)]
+    target = str(tmp_path / "lake" / "public" / "t")
+    DeltaTable(target).alter.set_table_properties({"delta.appendOnly": "true"})
+    database.execute("DELETE FROM t WHERE id = 1")
+    with pytest.raises(ConfigError, match=r"delta\.appendOnly is set.*Unset it"):
+        pipeline.run(spark, once=True)
+    DeltaTable(target).alter.set_table_properties({"delta.appendOnly": "false"})
+    pipeline.run(spark, once=True)
+    assert rows(tmp_path, "t", "id") == []
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_the_history_takes_back_a_table_whose_columns_clashed(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, kind: str
+) -> None:
+    database.execute("CREATE TABLE fine (id int PRIMARY KEY)")
+    database.execute('CREATE TABLE t (id int PRIMARY KEY, _op text, v text, "V" text)')
+    database.execute("INSERT INTO t VALUES (1, 'mine', 'a', 'A')")
+    sink = {"type": "history", "format": kind, "path": str(tmp_path / "lake")}
+    pipeline = build(sink, source={"snapshot.mode": "initial"})
+    assert any("public.t is set aside" in text for text in pipeline.run(spark, once=True).warnings)
+    assert not (tmp_path / "lake" / "public" / "t").exists()
+    excluded = {"column.exclude.list": r"public\.t\.V"} if kind == "delta" else {}
+    cured = build(sink | {"metadata.prefix": "cdc_"}, source={"snapshot.mode": "initial"} | excluded)
+    assert not any("set aside" in text for text in cured.run(spark, once=True).warnings)
+    place = str(tmp_path / "lake" / "public" / "t")
+    found = DeltaTable(place).to_pyarrow_table() if kind == "delta" else ds.dataset(place).to_table()
+    assert [(row["cdc_op"], row["_op"], row["v"]) for row in found.to_pylist()] == [("r", "mine", "a")]

@@ -143,7 +143,8 @@ def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
     if way == "ask" and is_key:
         raise UnsupportedChange(
             f"The key column {new.name} changed its type from {_meta(old, TYPE)} to {_meta(new, TYPE)}.",
-            hint="Rows of the target can no longer be found by key: snapshot the table into a new target.",
+            hint="Its rows in the target can no longer be found. Move or delete the target table, then start again: "
+            "the table is read anew.",
         )
     if way != "same":
         notes.append(f"{new.name} is now {_meta(new, TYPE)} instead of {_meta(old, TYPE)}")

@@ -112,7 +112,7 @@ class DeltaSink:
                 _Job(batch, c, keys[c.table.id], target, marks[c.table.id])
                 for c, target in zip(turn, targets, strict=True)
             ]
-            _each(self._apply, jobs, self.options.parallel)
+            _each(self._apply_or_refuse, jobs, self.options.parallel)
         self._bury(batch)
 
     def _occupy(self, batch: Batch, table: Table, place: Place) -> Target:
@@ -154,6 +154,13 @@ class DeltaSink:
         )
         return {MISSING: "true", ASKED: OPEN}
 
+    def _apply_or_refuse(self, job: _Job) -> None:
+        """What cannot be done for one table is no reason to leave the others."""
+        try:
+            self._apply(job)
+        except UnsupportedChange as exc:
+            raise TableRefused.of(job.table.id, exc.message, hint=exc.hint) from exc
+
     def _apply(self, job: _Job) -> None:
         properties = job.target.properties()
         self._follow(job)
@@ -176,10 +183,7 @@ class DeltaSink:
         shape = self.shape(job.table, job.selection)
         run = evolve.conform(version, job.table, rows, job.selection, shape, self.parse)
         if job.selection.key_of(version) != job.key:
-            try:
-                require_keys(run.rows, job.key, job.table.qualified)
-            except UnsupportedChange as exc:
-                raise TableRefused.of(job.table.id, exc.message, hint=exc.hint) from exc
+            require_keys(run.rows, job.key, job.table.qualified)
         return run
 
     def _follow(self, job: _Job) -> None:
