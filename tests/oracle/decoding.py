@@ -11,7 +11,7 @@ from tidelog.connectors.oracle import position
 from tidelog.connectors.oracle.decode import OracleDecoder
 from tidelog.connectors.oracle.redo.values import is_large
 from tidelog.core import metadata
-from tidelog.engine.reading import Plan
+from tidelog.engine.batch_plan import Plan
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.record import Op

@@ -14,10 +14,10 @@ from contextlib import closing
 
 from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
-from tidelog.cli.sink_check import findings
 from tidelog.contracts import Finding
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
+from tidelog.spark.sink_check import findings
 
 EXAMPLE = """\
 example:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from tidelog.cli.display import Board, Line
 from tidelog.cli.loading import loaded
 from tidelog.cli.signals import setting
-from tidelog.cli.sink_check import require_usable
 from tidelog.engine.home import Home
 from tidelog.engine.notices import log_into
+from tidelog.spark.sink_check import require_usable
 
 if TYPE_CHECKING:
     from tidelog.spark.progress import Progress

@@ -44,16 +44,37 @@ def require_some(requirements: Requirements, tables: Sequence[Table], selection:
         raise ConfigError(f"{first.reason}{others}", hint=first.cure)
 
 
+class TakesAll:
+    """A user's own sink: it gets every table."""
+
+    def admit(self, tables: Sequence[Table], selection: Selection, *, anew: bool = False) -> list[Table]:  # noqa: ARG002
+        return list(tables)
+
+    def take_back(self, snapshot: Snapshot, connector: Connector) -> Snapshot:  # noqa: ARG002
+        return snapshot
+
+    def waiting(self) -> list[str]:
+        return []
+
+
 class Admission:
+    """A pipeline's sink."""
+
     def __init__(self, requirements: Requirements, set_aside: SetAside) -> None:
         self._requirements = requirements
         self._set_aside = set_aside
-        self._looked_s = float("-inf")
+        self._has_admitted = False
+        self._looked_s: float | None = None
+        """When it was last asked which tables can be taken back; None before the first time."""
 
     # -- the planner -----------------------------------------------------------------------------------------------
 
-    def admit(self, tables: Sequence[Table], selection: Selection) -> list[Table]:
-        """The captured tables that the sink can take, and that are not set aside already; the others are."""
+    def admit(self, tables: Sequence[Table], selection: Selection, *, anew: bool = False) -> list[Table]:
+        """The captured tables that the sink can take, and that are not set aside already; the others are. `anew`: all
+        that it gives back will be read."""
+        self._has_admitted = True
+        if anew:
+            self._forget_positions()
         require_some(self._requirements, tables, selection)
         self._hide_uncaptured({table.id for table in tables})
         for table in tables:
@@ -68,17 +89,27 @@ class Admission:
             if aside.hidden != hidden:
                 self._set_aside.put(replace(aside, hidden=hidden))
 
-    def is_due(self) -> bool:
-        """Whether it is time to look for tables that the sink can take again, while the pipeline runs."""
-        now = time.monotonic()
-        if now - self._looked_s < _LOOK_AGAIN_S:
-            return False
-        self._looked_s = now
-        return any(not aside.confirmed for aside in self._set_aside.all())
+    def _forget_positions(self) -> None:
+        """They may be those of another log. What the sink could not take so far stays set aside."""
+        for aside in self._set_aside.all():
+            if aside.until is not None:
+                self._set_aside.remove(aside)
 
-    def take_back(self, snapshot: Snapshot, tables: Sequence[Table], connector: Connector, *, starts: bool) -> Snapshot:
-        """Ask for the snapshots of the tables that the sink can take again."""
+    def waiting(self) -> list[str]:
+        """The names of the captured tables that are set aside."""
+        return [aside.name for aside in self._set_aside.all() if aside.waits]
+
+    def take_back(self, snapshot: Snapshot, connector: Connector) -> Snapshot:
+        """Ask for the snapshots of the tables that the sink can take again; looks every few seconds."""
+        starts, now = self._looked_s is None, time.monotonic()
+        if self._looked_s is not None and now - self._looked_s < _LOOK_AGAIN_S:
+            return snapshot
         selection = connector.selection()
+        if not self._has_admitted:
+            self.admit(connector.tables(), selection)
+        has_waiting = any(not aside.confirmed for aside in self._set_aside.all())
+        tables = connector.tables() if has_waiting else []
+        self._looked_s = now  # not before the source has answered
         returning = self._returning(tables, selection, snapshot.handled, starts=starts)
         unpublished = {table.id for table in connector.untold([table for _, table in returning])} if returning else ()
         for aside, table in returning:
@@ -122,8 +153,9 @@ class Admission:
 
     def filter(self, batch: Batch) -> Batch:
         """The batch without what is set aside."""
-        tables = [changes for found in batch.tables if (changes := self._of_table(found, batch.selection)) is not None]
-        return replace(batch, tables=tables)
+        aside = {one.table: one for one in self._set_aside.all()}
+        found = [self._of_table(each, aside.get(each.table.id), batch.selection) for each in batch.tables]
+        return replace(batch, tables=[changes for changes in found if changes is not None])
 
     def refuse(self, batch: Batch, refused: TableRefused) -> Batch:
         """The batch without a table that the sink, as it wrote, found that it cannot take."""
@@ -131,8 +163,7 @@ class Admission:
         self._set_aside.add(changes.table, Obstacle(refused.message, refused.hint), sticky=True)
         return replace(batch, tables=[other for other in batch.tables if other is not changes])
 
-    def _of_table(self, changes: TableChanges, selection: Selection) -> TableChanges | None:
-        aside = self._set_aside.of(changes.table.id)
+    def _of_table(self, changes: TableChanges, aside: Aside | None, selection: Selection) -> TableChanges | None:
         left = changes if aside is None else _after(changes, aside)
         if left is None:
             return None

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from tidelog.contracts import Connector, Slice, Status
@@ -21,6 +20,7 @@ from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.state import Emission, Heard, Snapshot
 from tidelog.core.snapshot.world import Now
 from tidelog.engine.admission import Admission
+from tidelog.engine.batch_plan import Plan
 from tidelog.engine.capture import Capture
 from tidelog.engine.definition import Definition
 from tidelog.engine.following import Following
@@ -42,30 +42,6 @@ _WAIT_S = 0.05
 _FIRST_WAIT_S = 1.0
 _REPLAY_S = 300.0
 _CATCH_UP_S = 0.2
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one batch reads, and under which selection."""
-
-    journal: str
-    """URI of the journal: executors open it themselves."""
-    connector: str
-    selection: Selection
-    slices: tuple[Slice, ...]
-    commits: tuple[Slice, ...]
-    """Only when transaction metadata is asked for."""
-    reader: str = ""
-    snapshot: Snapshot = field(default_factory=Snapshot)
-    """Its planned chunks are read, its emissions delivered."""
-    tables: Mapping[int, Table] = field(default_factory=dict)
-    """The tables of these chunks as they are now, by number."""
-    windows: tuple[tuple[Slice, ...], ...] = ()
-    """For each emission the log that it is reconciled with."""
-    snapshotting: frozenset[int] = frozenset()
-    """The tables whose snapshot was not complete when the batch began."""
-    is_staged: bool = True
-    """Whether the staged chunks that it delivers were read under its selection; otherwise they are read again."""
 
 
 class Reading:

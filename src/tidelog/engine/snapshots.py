@@ -22,7 +22,7 @@ from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
 from tidelog.core.snapshot.world import Bounds, Manifest, Now
-from tidelog.engine.admission import Admission, can_be_swept
+from tidelog.engine.admission import Admission, TakesAll, can_be_swept
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.shell import snapshot_command
@@ -37,6 +37,7 @@ _LOG = logging.getLogger("tidelog.snapshots")
 LOST = "rows of the initial snapshot were not read"
 NO_TABLE = "no captured table matches"
 UNTOLD = "its changes are not in the log yet: once it is published, the pipeline's next start captures it"
+ASIDE = "the sink cannot take it: tidelog status says why"
 ANEW = "every table is read anew"
 
 
@@ -55,8 +56,7 @@ class Snapshots:
     ) -> None:
         """`admission` says which tables the sink can take; a user's own sink takes all."""
         self._connector = connector
-        self._admission = admission
-        self._admitted_once = False
+        self._admission = admission or TakesAll()
         self._stage = stage
         self._name = name
         self.settings = connector.snapshot_settings()
@@ -66,7 +66,6 @@ class Snapshots:
         self._channels = Channels(self.settings, home.signals)
         self.notices = Notices(self.settings, home, name)
         self._begun = False
-        self._looked_for_returning = False
         self._told = ""
         self._away = Trouble("The snapshots wait")
         self._failing = Trouble("A chunk could not be read and is tried again")
@@ -79,10 +78,11 @@ class Snapshots:
         tables, untold = self._covered()
         snapshot = Snapshot(known=tuple(t.id for t in tables))
         self._begun = True
+        tables = self._admission.admit(tables, self._connector.selection(), anew=True)
         if self.settings.mode == "no_data":
             return snapshot
         snapshot = requests.miss(snapshot, INITIAL, untold, INITIAL, UNTOLD)
-        return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in self._admitted(tables)], INITIAL)
+        return requests.ask(snapshot, INITIAL, [Wanted(t.qualified) for t in tables], INITIAL)
 
     def resume(self, told: Snapshot | None) -> Snapshot:
         """The state of a first start that goes on where another connector was: only what that one still had to read."""
@@ -114,7 +114,8 @@ class Snapshots:
         )
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
-        wanted = [Wanted(t.qualified, sweep=can_be_swept(t, selection)) for t in self._admitted(tables)]
+        tables = self._admission.admit(tables, selection, anew=True)
+        wanted = [Wanted(t.qualified, sweep=can_be_swept(t, selection)) for t in tables]
         return requests.ask(requests.miss(fresh, id, untold, INITIAL, UNTOLD), id, wanted, INITIAL)
 
     def of(self, offset: Offset) -> Snapshot:
@@ -183,7 +184,7 @@ class Snapshots:
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
         captured = self._covered()[0]
-        tables = [(t.id, t.qualified) for t in self._admitted(captured)]
+        tables = [(t.id, t.qualified) for t in self._admission.admit(captured, self._connector.selection())]
         after = self._connector.next_xid()
         self._published = dict.fromkeys((t.id for t in captured), after)
         snapshot = requests.uncover(snapshot, [name for _, name in tables])
@@ -194,32 +195,13 @@ class Snapshots:
             return self.again(snapshot, "always")
         return snapshot
 
-    def _admitted(self, tables: Sequence[Table]) -> Sequence[Table]:
-        """The tables that the sink can take."""
-        if self._admission is None:
-            return tables
-        self._admitted_once = True
-        return self._admission.admit(tables, self._connector.selection())
-
-    def _take_back(self, snapshot: Snapshot) -> Snapshot:
-        """Snapshot the tables that were set aside and that the sink can take again."""
-        if self._admission is None:
-            return snapshot
-        starts, self._looked_for_returning = not self._looked_for_returning, True
-        if not starts and not self._admission.is_due():
-            return snapshot
-        tables = self._connector.tables()
-        if not self._admitted_once:
-            self._admitted(tables)
-        return self._admission.take_back(snapshot, tables, self._connector, starts=starts)
-
     # -- signals -------------------------------------------------------------------------------------------------
 
     def _followed(self, snapshot: Snapshot, now: Now) -> Snapshot:
         """After everything that was asked since the last batch."""
         if not self._begun:
             snapshot = self._resumed(snapshot)
-        snapshot = self._take_back(snapshot)
+        snapshot = self._admission.take_back(snapshot, self._connector)
         waiting = self._waiting(snapshot)
         for at, values in snapshot.heard:
             snapshot = self._follow(snapshot, at, signals.of_values(values))
@@ -288,8 +270,9 @@ class Snapshots:
         untold = [t.qualified for t in self._connector.untold([t for t in found if t.qualified in tables])]
         if untold:
             _LOG.warning("The signal %r: %s: %s", signal.id, ", ".join(untold), UNTOLD)
-        if not set(tables) - set(untold):
-            reason = UNTOLD if untold else NO_TABLE
+        aside = [t for t in self._admission.waiting() if t in tables]
+        if not set(tables) - set(untold) - set(aside):
+            reason = UNTOLD if untold else ASIDE if aside else NO_TABLE
             return requests.skip(snapshot, signal.id, signal.collections, signal.kind, reason)
         if idle:
             why = f"the condition for {', '.join(sorted(idle))} concerns none of the tables that were asked for"
@@ -299,10 +282,11 @@ class Snapshots:
         wanted = [
             Wanted(t, signals.condition_for(signal, t), after=self._after(snapshot, ids[t]))
             for t in tables
-            if t not in untold
+            if t not in untold and t not in aside
         ]
         snapshot = requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
         snapshot = requests.miss(snapshot, signal.id, untold, signal.kind, UNTOLD)
+        snapshot = requests.miss(snapshot, signal.id, aside, signal.kind, ASIDE)
         return requests.miss(snapshot, signal.id, missing, signal.kind, NO_TABLE)
 
     def _after(self, snapshot: Snapshot, id: int) -> int:

@@ -158,7 +158,7 @@ class Run:
             # Before Spark takes its time to start.
             self._prepare(self._jump)
             self._requirements = sinks.requirements(definition.sink)
-            require_some(self._requirements, self._connector.tables(), self._connector.selection())
+            self._require_deliverable()
             self._delivery = Delivery(self._home, self._requirements, self._source)
             self._spark = spark or session(definition.name, self._home)
             require_shared_journal(definition, self._spark.sparkContext.master or "")
@@ -177,6 +177,14 @@ class Run:
             self._connector.prepare(resuming=jump.offset is not None)
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
             self._connector.prepare(resuming=began)
+
+    def _require_deliverable(self) -> None:
+        """A pipeline that could deliver nothing is refused before Spark starts; later, the planner asks again."""
+        try:
+            tables = self._connector.tables()
+        except TransientError:  # the source is away: capture waits for it
+            return
+        require_some(self._requirements, tables, self._connector.selection())
 
     def _waiting(self) -> Jump | None:
         """The edit of the offsets that waits to be followed. Read once: nobody edits while we hold the name."""

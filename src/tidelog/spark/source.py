@@ -26,12 +26,14 @@ from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, nearest, parse
 from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
+from tidelog.engine.admission import can_be_swept
+from tidelog.engine.batch_plan import Plan
 from tidelog.engine.definition import Definition
 from tidelog.engine.flat import own_names
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump
 from tidelog.engine.notices import log_into
-from tidelog.engine.reading import Plan, Reading
+from tidelog.engine.reading import Reading
 from tidelog.engine.stage import Stage
 from tidelog.errors import ConfigError
 from tidelog.model.offset import Offset
@@ -185,7 +187,10 @@ class _Planning:
         for emission, window in zip(plan.snapshot.emitting, plan.windows, strict=True):
             entry, chunk = emission.entry, emission.chunk
             note = stage.note(entry.name(chunk), chunk.attempt)
-            if entry.oid in plan.tables and self._concerns(entry.table, chunk):
+            table = plan.tables.get(entry.oid)
+            if table is None or (chunk.keys and not can_be_swept(table, plan.selection)):
+                continue  # it left the list, or has another key in the target since the snapshot was asked for
+            if self._concerns(entry.table, chunk):
                 read, word = self._read_of(plan, entry, chunk), "true" if entry.kind == INITIAL else "incremental"
                 text = note.to_json() if note is not None and plan.is_staged else ""
                 found.append(chunks.Emit(read, text, window, word, emission.last))

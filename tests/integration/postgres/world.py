@@ -13,9 +13,10 @@ from tidelog.connectors.postgres.connector import PostgresConnector, create
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.contracts import Portion, Slice, Tail
 from tidelog.core import metadata
+from tidelog.engine.batch_plan import Plan
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
-from tidelog.engine.reading import Plan, Reading
+from tidelog.engine.reading import Reading
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.offset import Offset
