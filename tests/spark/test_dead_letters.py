@@ -44,7 +44,7 @@ def test_dead_letters_are_counted_and_named_everywhere(
 
     connector = connector_of(pipeline.definition)
     report = status.gather(pipeline.definition, connector)
-    assert "public.t: 4 set aside records that could not be decoded; the last: column price" in status.text(report)
+    assert "public.t: 4 records could not be decoded (4 set aside); the last: column price" in status.text(report)
     metrics = {(family.name, labels.get("fate")): value for family, labels, value in undelivered(Home.at("shop"))}
     assert metrics["undecodable_records", "set_aside"] == 4
 

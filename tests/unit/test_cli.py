@@ -22,9 +22,13 @@ import pytest
 from tidelog import __version__, connectors
 from tidelog.cli import display, verify
 from tidelog.cli.main import COMMANDS, main
-from tidelog.contracts import Finding, Lag, Status
+from tidelog.contracts import FAILURES, Finding, Lag, Status
 from tidelog.core.compare import Comparison, Difference, compare
+from tidelog.core.metadata import UNDECODABLE
+from tidelog.core.requirements import Obstacle
+from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.engine.verify import TableReport
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.schema import Column, Table
@@ -364,6 +368,41 @@ def test_verify_names_the_differences_and_hides_values(
     assert "different: id=2: v is 'b', target has 'private'" in capsys.readouterr().out
     assert main(["verify", file, "--examples", "1"]) == 1
     assert "… and 2 more" in capsys.readouterr().out
+
+
+def test_status_and_verify_name_what_is_not_delivered(
+    file: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = Home.open("shop")
+    SetAside(home).add(Stub.table, Obstacle("public.t has no key.", "Give it a primary key."))
+    letters = pa.Table.from_pylist([{"table": "public.t", "reason": "column v: no number"}], FAILURES)
+    DeadLetters(home).count("q", 1, letters, kept=True)
+    assert main(["status", file]) == 0
+    out = capsys.readouterr().out
+    assert "  set aside public.t: public.t has no key. Give it a primary key.\n" in out
+    assert "  letters   public.t: 1 record could not be decoded (1 set aside); the last: column v: no number\n" in out
+    give(monkeypatch, stub.rows.slice(1))
+    assert main(["verify", file]) == 1
+    out = capsys.readouterr().out
+    assert "    It is set aside: public.t has no key. Give it a primary key.\n" in out
+    assert "    Records of public.t could not be decoded and were set aside. The last: column v: no number.\n" in out
+
+
+def test_verify_lists_rows_that_do_not_fit_their_types(
+    file: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target may lack such a row, or have what it was before."""
+    marked = stub.rows.append_column(UNDECODABLE, pa.array([False, True, True]))
+    monkeypatch.setattr(stub, "read_range", lambda *_: marked.to_batches())
+    give(monkeypatch, pa.table({"id": [1, 2], "v": ["a", "as it was"]}))
+    assert main(["verify", file]) == 0
+    assert capsys.readouterr().out == textwrap.dedent("""\
+        ! public.t: 3 rows
+            2 rows are set aside: a value does not fit its type in the target
+            set aside: id=2
+            set aside: id=3
+        in sync: 1 tables, 3 rows, 0 differences, 2 rows set aside
+        """)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ def _snapshots(found: dict[str, Any], *, alive: bool) -> list[str]:
 
 def _letters_text(letters: TableLetters) -> str:
     what = "record" if letters.records == 1 else "records"
-    return f"{letters.table}: {letters.counted()} {what} that could not be decoded; the last: {letters.reason}"
+    counted = f"{letters.records:,} {what} could not be decoded ({letters.counted()})"
+    return f"{letters.table}: {counted}; the last: {letters.reason}"
 
 
 def _told(source: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
 from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.errors import ConfigError
 from tidelog.model.pattern import compiled
 
@@ -54,13 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     definition, connector = loaded(arguments.file)
     read_target = target_of(definition)
-    letters = {one.table: one for one in DeadLetters(Home.at(definition.name)).all()}
+    home = Home.at(definition.name)
+    letters = {one.table: str(one) for one in DeadLetters(home).all()}
+    set_aside = {aside.name: f"It is set aside: {aside}" for aside in SetAside(home).all() if aside.waits}
 
     def watch(report: TableReport) -> None:
         for text in lines(report, values=arguments.values):
             print(text, flush=True)
-        if not report.in_sync and report.table in letters:
-            print(f"    {letters[report.table]}", flush=True)
+        for known in (set_aside, letters):
+            if not report.in_sync and report.table in known:
+                print(f"    {known[report.table]}", flush=True)
 
     with closing(connector):
         report = verify(
@@ -68,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             _chosen(connector.tables(), arguments.table),
             read_target,
             examples_max=arguments.examples,
-            again=_patience(Home.at(definition.name)),
+            again=_patience(home),
             watch=watch,
         )
     print(report)

@@ -18,6 +18,11 @@ MESSAGES = "messages"
 """Instead of a table's name, where a record belongs to none."""
 
 
+def names_of(letters: pa.Table) -> list[str]:
+    """Of each record its table."""
+    return [name or MESSAGES for name in letters["table"].to_pylist()]
+
+
 @dataclass(frozen=True)
 class TableLetters:
     """The records of one table that could not be decoded."""
@@ -57,7 +62,7 @@ class DeadLetters:
         if not letters.num_rows or [query, batch] == known.get("batch"):
             return
         tables: dict[str, dict[str, Any]] = known.get("tables", {})
-        names = [name or MESSAGES for name in letters["table"].to_pylist()]
+        names = names_of(letters)
         reasons = dict(zip(names, letters["reason"].to_pylist(), strict=True))  # the last of each table stays
         for name, number in Counter(names).items():
             before = TableLetters(**tables.get(name, {"table": name}))

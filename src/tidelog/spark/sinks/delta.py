@@ -61,7 +61,6 @@ Shape = Callable[[Table, Selection], pa.Schema]
 LOG = logging.getLogger("tidelog.sinks.delta")
 
 
-
 @dataclass(frozen=True)
 class _Job:
     """One table's part of a batch."""

@@ -219,9 +219,9 @@ def uri(root: str, *names: str) -> str:
 def folder_name(name: str) -> str:
     """The name as a folder that every reader and store takes, different from that of any other name.
 
-    Letters, digits and `_` of ASCII stand for themselves. Every other byte of UTF-8 is `-` and two digits (`k-c3-a4` for
-    `kä`), because some readers take the escapes of a URL for the name of the file. A leading `_` is escaped too: it marks
-    the sink's own folders, and Spark does not read them."""
+    Letters, digits and `_` of ASCII stand for themselves. Every other byte of UTF-8 is `-` and two digits (`k-c3-a4`
+    for `kä`), because some readers take the escapes of a URL for the name of the file. A leading `_` is escaped too: it
+    marks the sink's own folders, and Spark does not read them."""
     return _ESCAPED.sub(lambda found: "".join(f"-{byte:02x}" for byte in found[0].encode()), name)
 
 
