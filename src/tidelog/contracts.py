@@ -410,7 +410,9 @@ class Connector(Protocol):
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows whose first key column lies in (low, high], as the database compares them."""
+        """The rows whose first key column lies in (low, high], as the database compares them. A batch with rows that do
+        not fit their types, where the selection sets these aside, marks them in a last column `UNDECODABLE` of
+        `core.metadata`; a value that does not fit is null."""
 
     def bounds(self, table: Table, rows: int) -> list[str]:
         """Upper bounds that cut the table into ranges of about `rows` rows; empty for a small one."""

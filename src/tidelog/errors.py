@@ -64,3 +64,16 @@ class UnsupportedChange(TidelogError):
 
 class CorruptState(TidelogError):
     """Files of tidelog's own are damaged beyond self-repair: stop."""
+
+
+class TableRefused(ConfigError, UnsupportedChange):
+    """The sink cannot take one table: the others go on without it."""
+
+    table = 0
+    """Which one, by its id; known only in the process that raised it."""
+
+    @classmethod
+    def of(cls, table: int, message: str, *, hint: str) -> TableRefused:
+        refused = cls(message, hint=hint)
+        refused.table = table
+        return refused

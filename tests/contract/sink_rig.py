@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tidelog.contracts import Batch, Keys, TableChanges, Watermark
+from tidelog.core import metadata
 from tidelog.core.snapshot.watermark import Replayed
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
@@ -55,13 +56,13 @@ def shape(table: Table, selection: Selection) -> pa.Schema:
     return pa.schema(
         [
             *columns,
-            ("_op", pa.string()),
-            ("_position", pa.int64()),
-            ("_commit_ts", pa.timestamp("us", "UTC")),
-            ("_xid", pa.int64()),
-            ("_ordinal", pa.int64()),
-            ("_before", pa.struct(columns)),
-            ("_unchanged", pa.list_(pa.string())),
+            (metadata.OP, pa.string()),
+            (metadata.POSITION, pa.int64()),
+            (metadata.COMMIT_TS, pa.timestamp("us", "UTC")),
+            (metadata.XID, pa.int64()),
+            (metadata.ORDINAL, pa.int64()),
+            (metadata.BEFORE, pa.struct(columns)),
+            (metadata.UNCHANGED, pa.list_(pa.string())),
         ]
     )
 
@@ -88,11 +89,11 @@ def rows(version: Table, events: Sequence[Row], selection: Selection = Selection
     schema = shape(version, selection)
     meta = [
         {
-            "_position": i,
-            "_commit_ts": NOW,
-            "_xid": 5,
-            "_ordinal": i,
-            **{"_" + k: v for k, v in e.items() if k != "row"},
+            metadata.POSITION: i,
+            metadata.COMMIT_TS: NOW,
+            metadata.XID: 5,
+            metadata.ORDINAL: i,
+            **{metadata.hidden(k): v for k, v in e.items() if k != "row"},
         }
         for i, e in enumerate(events)
     ]

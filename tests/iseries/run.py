@@ -24,6 +24,7 @@ from tidelog.connectors.iseries import client
 from tidelog.connectors.iseries.connector import IseriesConnector, create
 from tidelog.connectors.iseries.tail import IseriesTail
 from tidelog.contracts import Mixed, Portion
+from tidelog.core import metadata
 from tidelog.errors import TransientError
 from tidelog.journal import segment
 from tidelog.journal.buffer import Buffer
@@ -256,7 +257,7 @@ class Life:
             rows = self.decoder.typed(segment.load(self.files, piece), piece.table, selection).rows
             names = [c.name for c in piece.table.columns]
             for row in rows.to_pylist():
-                place = (row["_position"], row["_ordinal"])
+                place = (row[metadata.POSITION], row[metadata.ORDINAL])
                 found.append((place, _event(piece.table.qualified, row, names)))
         places = [place for place, _ in found]
         if len(set(places)) != len(places):
@@ -265,8 +266,8 @@ class Life:
 
 
 def _event(table: str, row: dict[str, Any], names: list[str]) -> Event:
-    op = row["_op"]
-    before = tuple(row["_before"][n] for n in names) if row["_before"] is not None else None
+    op = row[metadata.OP]
+    before = tuple(row[metadata.BEFORE][n] for n in names) if row[metadata.BEFORE] is not None else None
     after = tuple(row[n] for n in names) if op in "cu" else None
     return Event(table, op, before, after)
 

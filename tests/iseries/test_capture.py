@@ -12,6 +12,7 @@ from tests.iseries.run import OPTIONS
 from tests.iseries.system import System
 from tests.iseries.workload import ORDERS
 from tidelog.connectors.iseries import client, connector
+from tidelog.core import metadata
 from tidelog.engine.capture import Capture
 from tidelog.journal import segment
 from tidelog.journal.files import Files
@@ -38,7 +39,7 @@ class Engine:
         for piece in self.journal.plan(start, self.journal.end()):
             assert piece.table is not None
             rows = self.source.decoder().typed(segment.load(self.files, piece), piece.table, self.source.selection())
-            found += [(row["_position"], row["_ordinal"], row["ID"]) for row in rows.rows.to_pylist()]
+            found += [(row[metadata.POSITION], row[metadata.ORDINAL], row["ID"]) for row in rows.rows.to_pylist()]
         return [id for _, _, id in sorted(found)]
 
     def stop(self) -> None:

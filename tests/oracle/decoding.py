@@ -10,7 +10,8 @@ from tests.oracle.model import UNAVAILABLE, Event, Wrong, filled
 from tidelog.connectors.oracle import position
 from tidelog.connectors.oracle.decode import OracleDecoder
 from tidelog.connectors.oracle.redo.values import is_large
-from tidelog.engine.reading import Plan
+from tidelog.core import metadata
+from tidelog.engine.batch_plan import Plan
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.record import Op
@@ -30,20 +31,24 @@ def decoded(plan: Plan) -> list[Event]:
         if result.failures is not None and result.failures.num_rows:
             raise Wrong(f"a record could not be decoded: {result.failures.to_pylist()[0]}")
         rows = result.rows.to_pylist()
-        found += [((row["_position"], row["_ordinal"]), _event(row, table)) for row in rows if row["_op"] in "cud"]
+        found += [
+            ((row[metadata.POSITION], row[metadata.ORDINAL]), _event(row, table))
+            for row in rows
+            if row[metadata.OP] in "cud"
+        ]
     return [event for _, event in sorted(found, key=lambda pair: pair[0])]
 
 
 def _event(row: dict[str, Any], table: Table) -> Event:
     # A column that is younger than the change is not told by it either; that is no value that we miss.
-    unknown = {name: UNAVAILABLE for name in row["_unchanged"] or () if is_large(table.column(name))}
+    unknown = {name: UNAVAILABLE for name in row[metadata.UNCHANGED] or () if is_large(table.column(name))}
     values = {name: value for name, value in row.items() if not name.startswith("_")} | unknown
-    op, before = row["_op"], row["_before"]
+    op, before = row[metadata.OP], row[metadata.BEFORE]
     if before is not None:
         before |= {c.name: UNAVAILABLE for c in table.columns if is_large(c)}
     return Event(
-        commit_scn=position.scn_of(row["_position"]),
-        xid=position.xid_text(row["_xid"]),
+        commit_scn=position.scn_of(row[metadata.POSITION]),
+        xid=position.xid_text(row[metadata.XID]),
         table=table.qualified,
         op=op,
         before=filled(before),

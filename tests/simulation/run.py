@@ -19,7 +19,8 @@ import pyarrow as pa
 from tests.simulation.model import NOTE, Commit, Database, Key, Relation, Row
 from tests.simulation.world import Told, World, Wrong, events_of, schema_of
 from tidelog.contracts import Watermark
-from tidelog.core.fold import STAMPS, Folded, Run, fold
+from tidelog.core import metadata
+from tidelog.core.fold import ROW, STAMPS, Folded, Run, fold
 from tidelog.core.snapshot import requests, watermark
 from tidelog.core.snapshot.plan import advance
 from tidelog.core.snapshot.state import BLOCKING, INCREMENTAL, INITIAL, Emission, News, Snapshot
@@ -431,7 +432,7 @@ def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if rows.schema.names == schema.names:
         return rows
     columns = [
-        rows[f.name] if f.name in rows.column_names and f.name != "_before" else pa.nulls(rows.num_rows, f.type)
+        rows[f.name] if f.name in rows.column_names and f.name != metadata.BEFORE else pa.nulls(rows.num_rows, f.type)
         for f in schema
     ]
     return pa.table(columns, schema=schema)
@@ -441,7 +442,7 @@ def _origins(folded: Folded, key: tuple[str, ...]) -> dict[int, Key]:
     if not folded.origins.num_rows:
         return {}
     keys = zip(*(folded.origins[k].to_pylist() for k in key), strict=True)
-    return dict(zip(folded.origins["_row"].to_pylist(), keys, strict=True))
+    return dict(zip(folded.origins[ROW].to_pylist(), keys, strict=True))
 
 
 def _same(name: str, source: dict[Key, Row], target: dict[Key, Row]) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tests.simulation.model import NOTE, Commit, Database, Event, Key, Relation, Row
 from tidelog.contracts import Key as TextKey
 from tidelog.contracts import Scan, Watermark
+from tidelog.core import metadata
 from tidelog.core.fold import META, Run
 from tidelog.core.snapshot import watermark as watermarks
 from tidelog.core.snapshot.state import Chunk, Entry
@@ -312,4 +313,4 @@ def _columns(relation: Relation, fields: list[pa.Field], keys: Sequence[Any], ro
 
 
 def _no_unchanged(rows: pa.Table) -> tuple[int, str, pa.Array]:
-    return rows.column_names.index("_unchanged"), "_unchanged", pa.nulls(rows.num_rows, _NAMES)
+    return rows.column_names.index(metadata.UNCHANGED), metadata.UNCHANGED, pa.nulls(rows.num_rows, _NAMES)

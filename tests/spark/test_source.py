@@ -222,3 +222,16 @@ def test_a_query_that_starts_cannot_tear_the_tasks_of_another(spark: SparkSessio
     before = set(sources.lookupDataSource("tidelog-warmup").dataSourceCls().envVars())
     warm(spark, "postgres")
     assert set(sources.lookupDataSource("tidelog-warmup").dataSourceCls().envVars()) == before
+
+
+def test_a_column_that_is_called_like_a_metadata_column(
+    spark: SparkSession, database: Database, options: Options
+) -> None:
+    database.execute("ALTER TABLE t ADD COLUMN _op text, ADD COLUMN _before text")
+    database.execute("INSERT INTO t (id, _op, _before) VALUES (1, 'mine', 'was')")
+    with pytest.raises(PySparkException, match=r"public\.t has a column _op.*metadata\.prefix"):
+        batch(spark, options | {"table": "public.t"}).collect()
+    [row] = batch(spark, options | {"table": "public.t", "metadata.prefix": "cdc_"}).collect()
+    assert (row["_op"], row["_before"], row["cdc_op"], row["cdc_before"]) == ("mine", "was", "c", None)
+    [event] = batch(spark, options).collect()
+    assert json.loads(event.after)["_op"] == "mine"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,9 +22,13 @@ import pytest
 from tidelog import __version__, connectors
 from tidelog.cli import display, verify
 from tidelog.cli.main import COMMANDS, main
-from tidelog.contracts import Finding, Lag, Status
+from tidelog.contracts import FAILURES, Finding, Lag, Status
 from tidelog.core.compare import Comparison, Difference, compare
+from tidelog.core.metadata import UNDECODABLE
+from tidelog.core.requirements import Obstacle
+from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.engine.verify import TableReport
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.schema import Column, Table
@@ -241,6 +246,55 @@ def test_check_looks_at_the_folders(tmp_path: Path, stub: Stub, capsys: pytest.C
     assert "✗ state folder: The state folder" in out
 
 
+def test_check_names_the_tables_that_the_sink_cannot_take(
+    file: str, stub: Stub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyless = replace(Stub.table, id=2, name="notes", key=())
+    twins = replace(Stub.table, id=3, name="twins", columns=(*Stub.table.columns, Column("V", "text")))
+    monkeypatch.setattr(stub, "tables", lambda: [Stub.table, keyless, twins])
+    assert main(["check", file]) == 0
+    out = capsys.readouterr().out
+    assert "! public.notes: public.notes has no key" in out
+    assert "It is set aside, and the other tables go on.\n    Give it a primary key" in out
+    assert "! public.twins: public.twins has two columns 'v'" in out
+    assert out.endswith("ready: 0 errors, 2 warnings\n")
+    monkeypatch.setattr(stub, "tables", lambda: [keyless])
+    assert main(["check", file]) == 2
+    assert "✗ public.notes: public.notes has no key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("sink", "journal"),
+    [("path: /proc/lake", ""), ("path: ./lake, stage: /proc/stage", ""), ("path: ./lake", "journal: {path: /proc/j}")],
+)
+def test_what_cannot_be_written_is_told_before_anything_starts(
+    tmp_path: Path, stub: Stub, capsys: pytest.CaptureFixture[str], command: str, sink: str, journal: str
+) -> None:
+    assert stub
+    assert main([command, write(tmp_path, sink=f"type: delta, {sink}", more=journal)]) == 2
+    told = capsys.readouterr()
+    assert "/proc" in told.out + told.err
+    assert "cannot be written" in told.out + told.err
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize("sink", ["type: delta", "type: history, format: delta"])
+def test_a_sink_whose_package_is_missing(
+    tmp_path: Path,
+    stub: Stub,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    sink: str,
+) -> None:
+    assert stub
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert main([command, write(tmp_path, sink=f"{sink}, path: ./lake")]) == 2
+    told = capsys.readouterr()
+    assert "pip install 'tidelog[delta]'" in told.out + told.err
+
+
 # -- status ----------------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +368,41 @@ def test_verify_names_the_differences_and_hides_values(
     assert "different: id=2: v is 'b', target has 'private'" in capsys.readouterr().out
     assert main(["verify", file, "--examples", "1"]) == 1
     assert "… and 2 more" in capsys.readouterr().out
+
+
+def test_status_and_verify_name_what_is_not_delivered(
+    file: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = Home.open("shop")
+    SetAside(home).add(Stub.table, Obstacle("public.t has no key.", "Give it a primary key."))
+    letters = pa.Table.from_pylist([{"table": "public.t", "reason": "column v: no number"}], FAILURES)
+    DeadLetters(home).count("q", 1, letters, kept=True)
+    assert main(["status", file]) == 0
+    out = capsys.readouterr().out
+    assert "  set aside public.t: public.t has no key. Give it a primary key.\n" in out
+    assert "  letters   public.t: 1 record could not be decoded (1 set aside); the last: column v: no number\n" in out
+    give(monkeypatch, stub.rows.slice(1))
+    assert main(["verify", file]) == 1
+    out = capsys.readouterr().out
+    assert "    It is set aside: public.t has no key. Give it a primary key.\n" in out
+    assert "    Records of public.t could not be decoded and were set aside. The last: column v: no number.\n" in out
+
+
+def test_verify_lists_rows_that_do_not_fit_their_types(
+    file: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target may lack such a row, or have what it was before."""
+    marked = stub.rows.append_column(UNDECODABLE, pa.array([False, True, True]))
+    monkeypatch.setattr(stub, "read_range", lambda *_: marked.to_batches())
+    give(monkeypatch, pa.table({"id": [1, 2], "v": ["a", "as it was"]}))
+    assert main(["verify", file]) == 0
+    assert capsys.readouterr().out == textwrap.dedent("""\
+        ! public.t: 3 rows
+            2 rows are set aside: a value does not fit its type in the target
+            set aside: id=2
+            set aside: id=3
+        in sync: 1 tables, 3 rows, 0 differences, 2 rows set aside
+        """)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tidelog.core import metadata
 from tidelog.core.evolve import Plan, conform, describe, passage, plan, transform
 from tidelog.core.fold import fold
 from tidelog.errors import UnsupportedChange
@@ -32,11 +33,11 @@ TYPES = {
 }
 META = pa.schema(
     [
-        ("_op", pa.string()),
-        ("_position", pa.int64()),
-        ("_commit_ts", pa.timestamp("us", "UTC")),
-        ("_xid", pa.int64()),
-        ("_ordinal", pa.int64()),
+        (metadata.OP, pa.string()),
+        (metadata.POSITION, pa.int64()),
+        (metadata.COMMIT_TS, pa.timestamp("us", "UTC")),
+        (metadata.XID, pa.int64()),
+        (metadata.ORDINAL, pa.int64()),
     ]
 )
 
@@ -59,7 +60,9 @@ def table(*columns: Column, key: tuple[str, ...] = ("id",)) -> Table:
 
 def shape(table: Table) -> pa.Schema:
     columns = [pa.field(c.name, arrow(c)) for c in table.columns]
-    return pa.schema([*columns, *META, ("_before", pa.struct(columns)), ("_unchanged", pa.list_(pa.string()))])
+    return pa.schema(
+        [*columns, *META, (metadata.BEFORE, pa.struct(columns)), (metadata.UNCHANGED, pa.list_(pa.string()))]
+    )
 
 
 def parse(text: str, table: Table, column: Column) -> Any:  # noqa: ARG001
@@ -209,8 +212,8 @@ def test_a_key_that_only_the_source_knows_is_refused() -> None:
 def test_old_rows_in_the_same_batch_get_the_fill_value() -> None:
     v1 = table(ID)
     v2 = table(ID, Column("a", "int4", number=2, fill="7"))
-    old = run(v1, v2, {"id": 1, "_op": "c"}, {"id": 2, "_op": "c"})
-    new = run(v2, v2, {"id": 2, "a": 8, "_op": "u"}, {"id": 3, "a": None, "_op": "c"})
+    old = run(v1, v2, {"id": 1, metadata.OP: "c"}, {"id": 2, metadata.OP: "c"})
+    new = run(v2, v2, {"id": 2, "a": 8, metadata.OP: "u"}, {"id": 3, "a": None, metadata.OP: "c"})
     folded = fold([old, new], ["id"])
     assert {r["id"]: r["a"] for r in folded.upserts.to_pylist()} == {1: 7, 2: 8, 3: None}
 
@@ -220,9 +223,9 @@ def test_old_rows_follow_renames_casts_and_key_changes() -> None:
         Column("k", "int2", number=1), Column("a", "text", number=2), Column("gone", "text", number=3), key=("k",)
     )
     v2 = table(Column("id", "int8", number=1), Column("b", "text", number=2), key=("id",))
-    moved = {"k": 2, "_op": "u", "_before": {"k": 1}, "_unchanged": ["a", "gone"]}
-    old = run(v1, v2, {"k": 1, "a": "x", "_op": "c"}, moved)
-    new = run(v2, v2, {"id": 3, "b": "z", "_op": "u", "_before": {"id": 9}})
+    moved = {"k": 2, metadata.OP: "u", metadata.BEFORE: {"k": 1}, metadata.UNCHANGED: ["a", "gone"]}
+    old = run(v1, v2, {"k": 1, "a": "x", metadata.OP: "c"}, moved)
+    new = run(v2, v2, {"id": 3, "b": "z", metadata.OP: "u", metadata.BEFORE: {"id": 9}})
     folded = fold([old, new], ["id"])
     assert folded.upserts.select(["id", "b"]).to_pylist() == [{"id": 2, "b": "x"}, {"id": 3, "b": "z"}]
     assert sorted(folded.deletes["id"].to_pylist()) == [1, 9]
@@ -231,7 +234,7 @@ def test_old_rows_follow_renames_casts_and_key_changes() -> None:
 def test_old_rows_do_not_know_what_was_rewritten() -> None:
     v1 = table(ID, Column("a", "text", number=2))
     v2 = table(ID, Column("a", "timestamptz", number=2), Column("r", "text", number=3, rewritten=True))
-    assert run(v1, v2, {"id": 1, "a": "x", "_op": "c"}).unknown == {"a", "r"}
+    assert run(v1, v2, {"id": 1, "a": "x", metadata.OP: "c"}).unknown == {"a", "r"}
 
 
 def test_decimals_widen_with_their_values() -> None:
@@ -257,11 +260,11 @@ def test_decimals_and_days_become_the_texts_that_the_database_writes() -> None:
     }
     rows = pa.Table.from_pylist(events, pa.schema([shape(v1).field(c.name) for c in v1.columns]))
     assert transform(done.steps, rows).select(["n", "d"]).to_pydict() == expected
-    assert run(v1, v2, *({**e, "_op": "c"} for e in events)).rows.select(["n", "d"]).to_pydict() == expected
+    assert run(v1, v2, *({**e, metadata.OP: "c"} for e in events)).rows.select(["n", "d"]).to_pydict() == expected
 
 
 def test_a_key_that_becomes_text_is_the_same_text_in_old_images() -> None:
     v1 = table(Column("id", number=1, **numeric(20, 10)))
     v2 = table(Column("id", "text", number=1))
-    found = run(v1, v2, {"id": Decimal(1), "_op": "u", "_before": {"id": Decimal(0)}}).rows
-    assert found["_before"].to_pylist() == [{"id": "0.0000000000"}]
+    found = run(v1, v2, {"id": Decimal(1), metadata.OP: "u", metadata.BEFORE: {"id": Decimal(0)}}).rows
+    assert found[metadata.BEFORE].to_pylist() == [{"id": "0.0000000000"}]

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.core.fold import Folded, Run, answer, carry, fold, match
+from tidelog.core import metadata
+from tidelog.core.fold import ROW, Folded, Run, answer, carry, fold, match
 
 COLUMNS = pa.schema([("a", pa.int32()), ("b", pa.string()), ("x", pa.int64()), ("y", pa.string())])
 Row = dict[str, Any]
@@ -25,13 +26,13 @@ def changes(events: list[Row]) -> pa.Table:
     columns = {f.name: pa.array([r.get(f.name) for r in rows], f.type) for f in COLUMNS}
     count = len(events)
     meta = {
-        "_op": pa.array([e["op"] for e in events], pa.string()),
-        "_position": pa.array(range(count), pa.int64()),
-        "_commit_ts": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
-        "_xid": pa.array([7] * count, pa.int64()),
-        "_ordinal": pa.array(range(count), pa.int64()),
-        "_before": pa.array([e.get("before") for e in events], pa.struct(list(COLUMNS))),
-        "_unchanged": pa.array([e.get("unchanged") for e in events], pa.list_(pa.string())),
+        metadata.OP: pa.array([e["op"] for e in events], pa.string()),
+        metadata.POSITION: pa.array(range(count), pa.int64()),
+        metadata.COMMIT_TS: pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
+        metadata.XID: pa.array([7] * count, pa.int64()),
+        metadata.ORDINAL: pa.array(range(count), pa.int64()),
+        metadata.BEFORE: pa.array([e.get("before") for e in events], pa.struct(list(COLUMNS))),
+        metadata.UNCHANGED: pa.array([e.get("unchanged") for e in events], pa.list_(pa.string())),
     }
     return pa.table({**columns, **meta})
 
@@ -160,7 +161,7 @@ def test_a_soft_fold_keeps_the_last_values_of_what_ended(past: list[Any], batch:
         world.step(*e)
         ghosts.update({k: v for k, v in was.items() if k not in world.rows})
     folded = fold([Run(changes(world.events))], key, soft=True)
-    dead = {(r["a"],) for r in folded.upserts.to_pylist() if r["_deleted"]}
+    dead = {(r["a"],) for r in folded.upserts.to_pylist() if r[metadata.DELETED]}
     result = apply(folded, key, target)
     assert {k: v for k, v in result.items() if k not in dead} == world.rows
     assert {k: result[k] for k in dead} == {k: ghosts[k] for k in dead}
@@ -188,7 +189,7 @@ def test_a_swap_through_a_third_key() -> None:
     rows = {r["a"]: r["x"] for r in folded.upserts.to_pylist()}
     assert rows == {1: 20, 2: 10}
     assert folded.deletes["a"].to_pylist() == [9]
-    origins = {folded.upserts["a"][r["_row"]].as_py(): r["a"] for r in folded.origins.to_pylist()}
+    origins = {folded.upserts["a"][r[ROW]].as_py(): r["a"] for r in folded.origins.to_pylist()}
     assert origins == {1: 2, 2: 1}
 
 
@@ -236,9 +237,9 @@ def test_unchanged_knows_the_older_name() -> None:
 
 def test_the_stamps_are_those_of_the_last_change() -> None:
     folded = one({"op": "c", "row": {"a": 1}}, {"op": "c", "row": {"a": 2}}, {"op": "u", "row": {"a": 1}})
-    assert folded.upserts.select(["a", "_op", "_position"]).to_pylist() == [
-        {"a": 2, "_op": "c", "_position": 1},
-        {"a": 1, "_op": "u", "_position": 2},
+    assert folded.upserts.select(["a", metadata.OP, metadata.POSITION]).to_pylist() == [
+        {"a": 2, metadata.OP: "c", metadata.POSITION: 1},
+        {"a": 1, metadata.OP: "u", metadata.POSITION: 2},
     ]
 
 

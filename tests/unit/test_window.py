@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.test_fold import COLUMNS, Key, Row, World, changes, event, loose_event
+from tidelog.core import metadata
 from tidelog.core.fold import Run
 from tidelog.core.snapshot.watermark import Replayed, Visible
 from tidelog.core.snapshot.window import reconcile, stamp, uncovered
@@ -35,7 +36,7 @@ def emitted(rows: list[Row], window: pa.Table, key: tuple[str, ...], cut: int = 
     runs = [Run(window[:cut], whole=whole), Run(window[cut:], whole=whole)]
     found = reconcile(staged, runs, key)
     assert found.schema.equals(staged.schema)
-    assert set(found["_op"].to_pylist()) <= {"r"}
+    assert set(found[metadata.OP].to_pylist()) <= {"r"}
     found.validate(full=True)
     read = found.select(COLUMNS.names).to_pylist()
     state = {tuple(r[k] for k in key): r for r in read}
@@ -217,7 +218,7 @@ def test_an_old_image_of_the_key_alone() -> None:
     """`core.evolve.conform` narrows `_before` to the key."""
     events = window(told(8, 6, old=2))
     narrow = pa.array([{"a": 2}], pa.struct([("a", pa.int32())]))
-    events = events.set_column(events.column_names.index("_before"), "_before", narrow)
+    events = events.set_column(events.column_names.index(metadata.BEFORE), metadata.BEFORE, narrow)
     assert emitted([row(2)], events, ("a",)) == {(8,): row(8, 6)}
 
 
@@ -243,8 +244,8 @@ def test_nothing_to_do(rows: int) -> None:
 
 def test_uncovered_is_decided_by_transaction() -> None:
     events = window(*({"op": "c", "row": row(i)} for i in range(4)))
-    at = events.column_names.index("_xid")
-    events = events.set_column(at, "_xid", pa.array(np.array([9, 10, 11, 12])))
+    at = events.column_names.index(metadata.XID)
+    events = events.set_column(at, metadata.XID, pa.array(np.array([9, 10, 11, 12])))
     assert uncovered(events, Visible(10, 12, (10,)))["a"].to_pylist() == [1, 3]
     assert uncovered(events[:0], Visible(10, 12)).num_rows == 0
 

@@ -1,7 +1,8 @@
-"""`tidelog check`: is the source ready? Says what to change.
+"""`tidelog check`: are source and sink ready? Says what to change.
 
-Looks at the server, the role, the tables, the publication and the slot, and prints
-the SQL or the setting that cures each problem. Changes nothing.
+Looks at the server, the role, the tables, the publication and the slot, at the sink and
+whether it can take each table, and prints the SQL or the setting that cures each problem.
+Changes nothing.
 Exit code: 0 ready (perhaps with warnings), 2 something has to be changed first.
 """
 
@@ -9,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 
 from tidelog.cli.display import mark
-from tidelog.cli.loading import loaded, require_writable
+from tidelog.cli.loading import loaded
 from tidelog.contracts import Finding
-from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
+from tidelog.spark.sink_check import findings
 
 EXAMPLE = """\
 example:
@@ -29,7 +31,8 @@ def configure(_: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     definition, connector = loaded(arguments.file)
-    found = [*connector.check(), _sink(definition), _home(definition.name)]
+    with closing(connector):
+        found = [*connector.check(), *findings(definition, connector), _home(definition.name)]
     for finding in found:
         show(finding)
     print(summary(found))
@@ -51,14 +54,6 @@ def summary(found: Sequence[Finding]) -> str:
 
 def _counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def _sink(definition: Definition) -> Finding:
-    try:
-        require_writable(definition)
-    except ConfigError as exc:
-        return Finding("error", "sink", exc.message, exc.hint)
-    return Finding("ok", "sink", f"The settings of {definition.sink['type']} are right.")
 
 
 def _home(name: str) -> Finding:

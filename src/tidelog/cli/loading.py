@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from tidelog.contracts import Connector
 from tidelog.core.settings import nearest, parse
 from tidelog.engine.definition import Definition, connector_of, load
@@ -28,19 +25,3 @@ def _require_sink(definition: Definition) -> None:
         hint = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(TYPES)}."
         raise ConfigError(f"There is no sink {kind!r}.", hint=hint)
     parse(TYPES[kind][0], definition.sink_options, subject=f"The sink {kind}")
-
-
-def require_writable(definition: Definition) -> None:
-    """A local folder of the sink can be made and written, as far as rights tell."""
-    path = definition.sink.get("path", "")
-    if not path or "://" in path:
-        return
-    folder = Path(path).absolute()
-    there = next(p for p in (folder, *folder.parents) if p.exists())
-    if not there.is_dir():
-        raise ConfigError(f"The sink's path {path} cannot be a folder: {there} is a file.", hint="Change sink: path.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"The sink's path {path} cannot be written (no right to write in {there}).",
-            hint="Change sink: path, or the rights.",
-        )

@@ -12,11 +12,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidelog.cli.display import Board, Line
-from tidelog.cli.loading import loaded, require_writable
+from tidelog.cli.loading import loaded
 from tidelog.cli.logs import libraries_logged_into, warnings_shown
 from tidelog.cli.signals import setting
 from tidelog.cli.spark_options import add_spark_options, spark_options, with_spark
 from tidelog.engine.home import Home
+from tidelog.engine.notices import log_into
+from tidelog.spark.sink_check import require_usable
 
 if TYPE_CHECKING:
     from tidelog.spark.progress import Progress
@@ -39,9 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     definition = with_spark(loaded(arguments.file)[0], spark_options(arguments))
-    require_writable(definition)
+    require_usable(definition)
     home = Home.open(definition.name)
     home.require_free()  # before Spark takes its time to start
+    log_into(home.messages)
     line = Line(definition.name)
     board = Board(line)
     total = 0

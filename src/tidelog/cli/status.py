@@ -17,8 +17,10 @@ from tidelog.cli.display import duration, walk_text
 from tidelog.cli.loading import loaded
 from tidelog.contracts import Connector
 from tidelog.core.settings import size_text
+from tidelog.engine.dead_letters import DeadLetters, TableLetters
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.engine.watching import Walk, walks
 from tidelog.errors import CorruptState, TidelogError
 from tidelog.stores import open_store
@@ -50,6 +52,8 @@ def gather(definition: Definition, connector: Connector) -> dict[str, Any]:
         "capture": _written(home),
         "committed": _committed(definition),
         "snapshots": asdict(walks(home)),
+        "set_aside": [asdict(aside) for aside in SetAside(home).all() if aside.waits],
+        "dead_letters": [asdict(letters) for letters in DeadLetters(home).all()],
         "source": _source(connector),
     }
 
@@ -84,6 +88,8 @@ def text(report: dict[str, Any]) -> str:
     if written := report["capture"]:
         lines += _captured(written)
     lines += _snapshots(report["snapshots"], alive=report["run_pid"] is not None)
+    lines += [_row("set aside", f"{a['name']}: {a['reason']} {a['cure']}") for a in report["set_aside"]]
+    lines += [_row("letters", _letters_text(TableLetters(**raw))) for raw in report["dead_letters"]]
     lines.append(_row("source", _told(report["source"])))
     lines.append(_row("state", report["home"]))
     return "\n".join(lines)
@@ -118,6 +124,12 @@ def _snapshots(found: dict[str, Any], *, alive: bool) -> list[str]:
     begun = [_row("snapshot", f"{w.table}: {walk_text(w, still).strip()}") for w in tables if w.begun]
     waiting = [w.table for w in tables if not w.begun]
     return [*begun, _row("waiting", ", ".join(waiting))] if waiting else begun
+
+
+def _letters_text(letters: TableLetters) -> str:
+    what = "record" if letters.records == 1 else "records"
+    counted = f"{letters.records:,} {what} could not be decoded ({letters.counted()})"
+    return f"{letters.table}: {counted}; the last: {letters.reason}"
 
 
 def _told(source: dict[str, Any]) -> str:

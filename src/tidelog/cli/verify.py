@@ -3,7 +3,8 @@
 Goes through every captured table by ranges of its key and names the rows that are
 missing in the target, extra in it, or different. While the pipeline runs, a
 difference counts only if it stays. A table that cannot be read is named, and the
-others are compared.
+others are compared. Rows that are set aside, because a value does not fit its type,
+are listed and are no differences.
 Exit code: 0 in sync, 1 differences found, 2 a table could not be compared.
 """
 
@@ -21,7 +22,9 @@ from uuid import UUID
 
 from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
+from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.errors import ConfigError
 from tidelog.model.pattern import compiled
 
@@ -52,10 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     definition, connector = loaded(arguments.file)
     read_target = target_of(definition)
+    home = Home.at(definition.name)
+    letters = {one.table: str(one) for one in DeadLetters(home).all()}
+    set_aside = {aside.name: f"It is set aside: {aside}" for aside in SetAside(home).all() if aside.waits}
 
     def watch(report: TableReport) -> None:
         for text in lines(report, values=arguments.values):
             print(text, flush=True)
+        for known in (set_aside, letters):
+            if not report.in_sync and report.table in known:
+                print(f"    {known[report.table]}", flush=True)
 
     with closing(connector):
         report = verify(
@@ -63,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             _chosen(connector.tables(), arguments.table),
             read_target,
             examples_max=arguments.examples,
-            again=_patience(Home.at(definition.name)),
+            again=_patience(home),
             watch=watch,
         )
     print(report)
@@ -103,7 +112,8 @@ def lines(report: TableReport, *, values: bool) -> Iterator[str]:
     """A table's report; values only when asked for, because they may be private."""
     result = report.result
     if report.in_sync:
-        yield f"{mark('ok')} {report.table}: {result.rows:,} rows"
+        yield f"{mark('warning' if report.set_aside else 'ok')} {report.table}: {result.rows:,} rows"
+        yield from _set_aside(report)
         return
     if report.failure is not None:
         yield f"{mark('error')} {report.table} could not be compared: {report.failure.message}"
@@ -112,6 +122,7 @@ def lines(report: TableReport, *, values: bool) -> Iterator[str]:
         return
     parts = [f"{n:,} {kind}" for n, kind in _counts(report) if n]
     yield f"{mark('error')} {report.table}: {', '.join(parts)}; the source has {result.rows:,} rows"
+    yield from _set_aside(report)
     if report.absent:
         yield "    the target has no such table"
         return
@@ -121,6 +132,16 @@ def lines(report: TableReport, *, values: bool) -> Iterator[str]:
         yield f"    {_described(difference, values)}"
     if result.differences > len(result.examples):
         yield f"    … and {result.differences - len(result.examples):,} more"
+
+
+def _set_aside(report: TableReport) -> Iterator[str]:
+    """Rows that the target cannot have, and that are no differences therefore."""
+    if not report.set_aside:
+        return
+    rows = "1 row is" if report.set_aside == 1 else f"{report.set_aside:,} rows are"
+    yield f"    {rows} set aside: a value does not fit its type in the target"
+    for key in report.set_aside_keys:
+        yield f"    set aside: {', '.join(f'{name}={_shown(value)}' for name, value in key)}"
 
 
 def _counts(report: TableReport) -> list[tuple[int, str]]:

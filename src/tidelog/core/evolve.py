@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.core.fold import META, Run
+from tidelog.core.fold import Run
+from tidelog.core.metadata import BEFORE, META
 from tidelog.core.moments import texts
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import UNSURE, Column, Table
@@ -142,7 +143,8 @@ def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
     if way == "ask" and is_key:
         raise UnsupportedChange(
             f"The key column {new.name} changed its type from {_meta(old, TYPE)} to {_meta(new, TYPE)}.",
-            hint="Rows of the target can no longer be found by key: snapshot the table into a new target.",
+            hint="Its rows in the target can no longer be found. Move or delete the target table, then start again: "
+            "the table is read anew.",
         )
     if way != "same":
         notes.append(f"{new.name} is now {_meta(new, TYPE)} instead of {_meta(old, TYPE)}")
@@ -295,14 +297,14 @@ def conform(version: Table, newest: Table, rows: pa.Table, selection: Selection,
 
 
 def _narrow_before(rows: pa.Table, key: dict[str, str], shape: pa.Schema) -> pa.Table:
-    """`_before` with the key alone, under its newest names: the fold needs no more, and versions then agree."""
+    """`BEFORE` with the key alone, under its newest names: the fold needs no more, and versions then agree."""
     kind = pa.struct([pa.field(new, shape.field(new).type) for new in key])
-    before = rows["_before"]
+    before = rows[BEFORE]
     if before.null_count == len(before):
         narrow = pa.nulls(len(before), kind)
     else:
         narrow = pa.chunked_array([_narrow(chunk, key, kind) for chunk in before.chunks], kind)
-    return rows.set_column(rows.column_names.index("_before"), "_before", narrow)
+    return rows.set_column(rows.column_names.index(BEFORE), BEFORE, narrow)
 
 
 def _narrow(before: pa.StructArray, key: dict[str, str], kind: pa.StructType) -> pa.StructArray:

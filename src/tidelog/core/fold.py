@@ -23,14 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.core.large import take
+from tidelog.core.metadata import BEFORE, COMMIT_TS, DELETED, META, OP, STAMPS, UNCHANGED, hidden
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Table
 
-META = ("_op", "_position", "_commit_ts", "_xid", "_ordinal", "_before", "_unchanged")
-STAMPS = META[:5]
-"""The part of the metadata that a folded row keeps from its last change."""
-DELETED = "_deleted"
-ROW = "_row"
+ROW = hidden("row")
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = range(5)
 _OPS = tuple("cudrt")
@@ -60,11 +57,11 @@ class Folded:
     """Empty the target first."""
     truncated_at: pa.Scalar | None
     upserts: pa.Table
-    """The table's columns, `_op` … `_ordinal` of the last change and, for a soft fold, `_deleted`."""
+    """The table's columns, the `STAMPS` of the last change and, for a soft fold, `DELETED`."""
     keeps: Mapping[str, Mask]
     """Per column the upserts whose value stays what the target has; columns without such rows are left out."""
     origins: pa.Table
-    """`_row` (index of an upsert) and the key under which the target has the values that upsert keeps."""
+    """`ROW` (index of an upsert) and the key under which the target has the values that upsert keeps."""
     deletes: pa.Table
     """Keys that end, with the stamps of their last change; empty for a soft fold."""
 
@@ -74,7 +71,7 @@ class Folded:
 
 
 def fold(runs: Sequence[Run], key: Sequence[str], *, soft: bool = False, reads_last: bool = False) -> Folded:
-    """Fold the runs of one table. `soft`: deletes become upserts that keep all values and say `_deleted`. Rows that
+    """Fold the runs of one table. `soft`: deletes become upserts that keep all values and say `DELETED`. Rows that
     were read are what the log's events change, or with `reads_last` what all of them have led to."""
     log = _Log.of(runs, reads_last)
     touches = _Touches.of(log, tuple(key))
@@ -187,10 +184,10 @@ class _Log:
     @staticmethod
     def of(runs: Sequence[Run], reads_last: bool) -> _Log:
         rows = pa.concat_tables([run.rows for run in runs])
-        op = pc.index_in(rows["_op"], value_set=pa.array(_OPS)).to_numpy().astype(np.int64)
+        op = pc.index_in(rows[OP], value_set=pa.array(_OPS)).to_numpy().astype(np.int64)
         absent, whole = _absent(runs, rows.num_rows), np.concatenate([_whole(run) for run in runs])
         ends = np.flatnonzero(op == TRUNCATE)
-        stamp = rows["_commit_ts"][int(ends[-1])] if len(ends) else None
+        stamp = rows[COMMIT_TS][int(ends[-1])] if len(ends) else None
         order = _order(op, ends, reads_last)
         if order is not None:
             rows, op, absent = take(rows, pa.array(order)), op[order], {c: m[order] for c, m in absent.items()}
@@ -225,7 +222,7 @@ def _absent(runs: Sequence[Run], total: int) -> dict[str, Mask]:
 
 
 def _unchanged(run: Run) -> list[tuple[str, Ints]]:
-    lists = run.rows["_unchanged"].combine_chunks()
+    lists = run.rows[UNCHANGED].combine_chunks()
     if lists.null_count == len(lists):
         return []
     parents = pc.list_parent_indices(lists).to_numpy()
@@ -251,7 +248,7 @@ class _Touches:
         keys = log.rows.select(list(key))
         row, count = np.arange(keys.num_rows), keys.num_rows
         alive, move = log.op != DELETE, np.full(count, -1, np.int64)
-        old = _old_keys(log.rows["_before"], key)
+        old = _old_keys(log.rows[BEFORE], key)
         moved = row[:0] if old is None else _moved(keys, old, log.op, log.whole)
         if old is None or not len(moved):
             return _Touches(keys, encode(keys), row, log.op, alive, move)
@@ -316,7 +313,7 @@ def _old_keys(before: pa.ChunkedArray, key: tuple[str, ...]) -> pa.Table | None:
 
 
 def _whole(run: Run) -> Mask:
-    valid: Mask = pc.is_valid(run.rows["_before"]).to_numpy()
+    valid: Mask = pc.is_valid(run.rows[BEFORE]).to_numpy()
     return valid & run.whole
 
 
@@ -385,7 +382,7 @@ def _some(masks: Mapping[str, Mask]) -> dict[str, Mask]:
 
 def in_order(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Table]]:
     """A batch's runs in the order in which they apply: the log, then what was read, which it has led to."""
-    split = [(table, rows, pc.equal(rows["_op"], "r")) for table, rows in runs]
+    split = [(table, rows, pc.equal(rows[OP], "r")) for table, rows in runs]
     if not any(pc.any(read).as_py() for _, _, read in split):
         return list(runs)
     parts = [(table, rows.filter(pc.invert(read))) for table, rows, read in split]
@@ -395,10 +392,10 @@ def in_order(runs: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Tab
 
 def moves(run: Run, key: Sequence[str]) -> tuple[Ints, pa.Table]:
     """The updates that changed the key, and the key that each of them left."""
-    keys, old = run.rows.select(list(key)), _old_keys(run.rows["_before"], tuple(key))
+    keys, old = run.rows.select(list(key)), _old_keys(run.rows[BEFORE], tuple(key))
     if old is None:
         return np.zeros(0, np.int64), keys[:0]
-    op = pc.index_in(run.rows["_op"], value_set=pa.array(_OPS)).to_numpy().astype(np.int64)
+    op = pc.index_in(run.rows[OP], value_set=pa.array(_OPS)).to_numpy().astype(np.int64)
     moved = _moved(keys, old, op, _whole(run))
     return moved, old.take(pa.array(moved)).cast(keys.schema)
 
@@ -410,10 +407,11 @@ def leaves_out(run: Run) -> bool:
 
 def require_keys(rows: pa.Table, key: Sequence[str], table: str) -> None:
     """A change without its whole key cannot be applied: the key changed under the batch's feet."""
-    changes = rows.filter(pc.not_equal(rows["_op"], "t"))
+    changes = rows.filter(pc.not_equal(rows[OP], "t"))
     nameless = [k for k in key if changes[k].null_count]
     if nameless:
         raise UnsupportedChange(
             f"Changes of {table} come without a value of the key column {nameless[0]}.",
-            hint="The table's key changed while its old changes were on the way: snapshot the table again.",
+            hint="The table's key changed while its old changes were on the way. Start the pipeline again: it then "
+            "reads the table anew.",
         )

@@ -30,6 +30,11 @@ def distant(values: pa.ChunkedArray | pa.Array) -> bool:
     return low is not None and (low < _DAYS[0] * unit or high >= (_DAYS[1] + 1) * unit)
 
 
+def written_number(number: int, *, is_date: bool) -> str:
+    """Days or microseconds since 1970 as PostgreSQL writes them, also where no 64 bits hold them."""
+    return _written(number, is_date)
+
+
 def written(values: pa.ChunkedArray | pa.Array) -> list[str | None]:
     """As PostgreSQL writes and reads them; moments in UTC."""
     numbers, is_date = _numbers(values), pa.types.is_date(values.type)

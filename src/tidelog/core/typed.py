@@ -1,4 +1,4 @@
-"""Changes as typed columns of one table, with `_op` … `_unchanged` behind them; the same for every database.
+"""Changes as typed columns of one table, with the metadata columns behind them; the same for every database.
 
 A connector brings the changes' texts and a module of types, by which a text becomes a value.
 """
@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.contracts import Decoded
+from tidelog.core import metadata
 from tidelog.core.envelope import UNCHANGED, Rows, Told
 from tidelog.core.faults import Fault, op_texts, settle
+from tidelog.core.metadata import BEFORE, COMMIT_TS, OP, ORDINAL, POSITION, XID
 from tidelog.core.rules import Shown
 from tidelog.core.strings import Mask, spread
 from tidelog.model.record import Op
@@ -41,13 +43,13 @@ def schema(fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema(
         [
             *fields,
-            ("_op", pa.string()),
-            ("_position", pa.int64()),
-            ("_commit_ts", pa.timestamp("us", "UTC")),
-            ("_xid", pa.int64()),
-            ("_ordinal", pa.int64()),
-            ("_before", pa.struct(fields)),
-            ("_unchanged", pa.list_(pa.string())),
+            (OP, pa.string()),
+            (POSITION, pa.int64()),
+            (COMMIT_TS, pa.timestamp("us", "UTC")),
+            (XID, pa.int64()),
+            (ORDINAL, pa.int64()),
+            (BEFORE, pa.struct(fields)),
+            (metadata.UNCHANGED, pa.list_(pa.string())),
         ]
     )
 
@@ -115,7 +117,7 @@ def _widened(some: Mask, rows: Mask) -> Mask:
 
 
 def _change(records: pa.RecordBatch) -> list[pa.Array]:
-    """`_op` to `_ordinal`."""
+    """The columns from `OP` to `ORDINAL`."""
     committed = records.column("committed").view(pa.timestamp("us", "UTC"))
     return [op_texts(records), records.column("position"), committed, records.column("xid"), records.column("ordinal")]
 

@@ -77,6 +77,16 @@ class Home:
         return self.path / "signals"
 
     @property
+    def set_aside(self) -> Path:
+        """A file for each table that the sink cannot take."""
+        return self.path / "set-aside"
+
+    @property
+    def dead_letters(self) -> Path:
+        """How many records could not be decoded."""
+        return self.path / "dead-letters.json"
+
+    @property
     def notifications(self) -> Path:
         """What was told, one JSON object a line."""
         return self.path / "notifications.jsonl"

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from tidelog.contracts import Connector, Slice, Status
+from tidelog.core.requirements import Requirements
 from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.state import Emission, Heard, Snapshot
 from tidelog.core.snapshot.world import Now
+from tidelog.engine.admission import Admission
+from tidelog.engine.batch_plan import Plan
 from tidelog.engine.capture import Capture
 from tidelog.engine.definition import Definition
 from tidelog.engine.drain import Drain
@@ -27,6 +29,7 @@ from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump, landing
 from tidelog.engine.selections import Selections
 from tidelog.engine.serving import Serving, noted
+from tidelog.engine.set_aside import SetAside
 from tidelog.engine.signals import in_log
 from tidelog.engine.snapshots import Snapshots
 from tidelog.engine.stage import Stage
@@ -42,28 +45,6 @@ _REPLAY_S = 300.0
 _CATCH_UP_S = 0.2
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What one batch reads, and under which selection."""
-
-    journal: str
-    """URI of the journal: executors open it themselves."""
-    connector: str
-    selection: Selection
-    slices: tuple[Slice, ...]
-    commits: tuple[Slice, ...]
-    """Only when transaction metadata is asked for."""
-    reader: str = ""
-    snapshot: Snapshot = field(default_factory=Snapshot)
-    """Its planned chunks are read, its emissions delivered."""
-    tables: Mapping[int, Table] = field(default_factory=dict)
-    """The tables of these chunks as they are now, by number."""
-    windows: tuple[tuple[Slice, ...], ...] = ()
-    """For each emission the log that it is reconciled with."""
-    snapshotting: frozenset[int] = frozenset()
-    """The tables whose snapshot was not complete when the batch began."""
-
-
 class Reading:
     """Used by one thread."""
 
@@ -76,14 +57,18 @@ class Reading:
         silent: bool = False,
         parallelism: int = 2,
         jump: Jump | None = None,
+        requirements: Requirements | None = None,
     ) -> None:
-        """A `silent` reading acknowledges nothing, and takes no snapshots. A `jump` is followed once."""
+        """A `silent` reading acknowledges nothing, and takes no snapshots. A `jump` is followed once. `requirements`
+        are those of a pipeline's sink: such a sink does nothing twice per table and batch, so a batch that was planned
+        and not committed is read under today's selection. Any other reader gets it exactly as it was planned."""
         self._definition = definition
         self._home = home
         self._reader = reader
         self._silent = silent
         self._parallelism = parallelism
         self._jump = jump
+        self._admission = Admission(requirements, SetAside(home)) if requirements is not None else None
         self._serving = Serving(definition, home, reader=reader, silent=silent)
         self._files = self._serving.files
         self._stage = Stage(self._files.uri, reader)
@@ -140,7 +125,8 @@ class Reading:
 
     def plan(self, start: Offset, end: Offset) -> Plan:
         """What lies between two offsets. After a crash this comes first: wait for the log to be read again."""
-        selection = self._selections.of(end.selection, self.connector.selection())
+        today = self.connector.selection()
+        selection = self._selections.of(end.selection, today) if self._admission is None else today
         nothing = Plan(self._files.uri, self._definition.connector, selection, (), ())
         if start.life != end.life or (self._jump is not None and self._jump.follows(end)):
             return nothing
@@ -155,7 +141,12 @@ class Reading:
         self._serve(start)
         self._await(end.position)
         self.journal.require(start.position)
-        slices = [s for s in self.journal.plan(start.position, end.position) if self._wanted(s, selection)]
+        planned_under = self._selections.find(end.selection, selection)
+        slices = [
+            piece
+            for piece in self.journal.plan(start.position, end.position)
+            if self._wanted(piece, selection) and self._wanted(piece, planned_under)
+        ]
         commits = self.journal.commit_slices(start.position, end.position) if selection.transactions else []
         snapshot = Snapshot.from_json(end.snapshot)
         return Plan(
@@ -166,9 +157,10 @@ class Reading:
             commits=tuple(commits),
             reader=self._reader,
             snapshot=snapshot,
-            tables={t.id: t for t in self._walked_tables(snapshot)},
+            tables={t.id: t for t in self._walked_tables(snapshot) if selection.has_table(t.schema, t.name)},
             windows=tuple(self._window(e, end.position) for e in snapshot.emitting),
             snapshotting=Snapshot.from_json(start.snapshot).incomplete | snapshot.incomplete,
+            is_staged=selection.fingerprint == end.selection,
         )
 
     def acknowledge(self, offset: Offset) -> None:
@@ -231,7 +223,12 @@ class Reading:
     def snapshots(self) -> Snapshots:
         if self._snapshots is None:
             self._snapshots = Snapshots(
-                self.connector, self._home, self._stage, name=self._definition.name, parallelism=self._parallelism
+                self.connector,
+                self._home,
+                self._stage,
+                name=self._definition.name,
+                parallelism=self._parallelism,
+                admission=self._admission,
             )
         return self._snapshots
 
@@ -277,6 +274,8 @@ class Reading:
         self.acknowledge(start)
         if not self._silent:
             self.snapshots.committed(snapshot)
+            if self._admission is not None:
+                self._admission.committed(start.position, snapshot.handled)
 
     def _visible(self, end: int) -> int:
         """Up to where everybody sees what was delivered."""

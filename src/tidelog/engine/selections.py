@@ -1,4 +1,7 @@
-"""Selections that batches were planned with, kept beside the journal: a replay decodes under its own."""
+"""Selections that batches were planned with, kept beside the journal.
+
+For a user's own sink a replay decodes under its own; a pipeline decodes what was never committed under today's.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,20 @@ class Selections:
             self._files.write(name, selection.to_json().encode())
 
     def of(self, fingerprint: str, current: Selection) -> Selection:
-        if fingerprint == current.fingerprint:
-            return current
-        text = self._files.read(f"{_FOLDER}/{fingerprint}.json")
-        if text is None:
+        found = self._read(fingerprint, current)
+        if found is None:
             raise CorruptState(
                 f"The batch was planned under the selection {fingerprint}, which the journal does not have any more.",
                 hint="Start once with the filters that were in force before, then change them.",
             )
-        return Selection.from_json(text.decode())
+        return found
+
+    def find(self, fingerprint: str, current: Selection) -> Selection:
+        """The selection of this fingerprint, or the current one if it is no longer known."""
+        return self._read(fingerprint, current) or current
+
+    def _read(self, fingerprint: str, current: Selection) -> Selection | None:
+        if fingerprint == current.fingerprint:
+            return current
+        text = self._files.read(f"{_FOLDER}/{fingerprint}.json")
+        return Selection.from_json(text.decode()) if text is not None else None

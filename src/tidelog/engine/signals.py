@@ -17,6 +17,7 @@ from typing import Any
 
 from tidelog.contracts import Decoder, Slice
 from tidelog.core import signals
+from tidelog.core.metadata import BEFORE, OP, POSITION
 from tidelog.core.signals import Signal
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.state import Heard
@@ -144,14 +145,14 @@ def in_log(pieces: Sequence[Slice], files: Files, decoder: Decoder) -> list[Hear
         for row in rows.to_pylist():
             values = _of_change(row, [c.name for c in piece.table.columns])
             if values is not None:
-                heard.append((row["_position"], values))
+                heard.append((row[POSITION], values))
     return heard
 
 
 def _of_change(row: dict[str, Any], names: Sequence[str]) -> tuple[str | None, ...] | None:
-    if row["_op"] == "c":
+    if row[OP] == "c":
         return tuple(None if row[name] is None else str(row[name]) for name in names)
-    if row["_op"] == "d" and row["_before"]:
-        id = str(row["_before"].get(names[0]) or "")
+    if row[OP] == "d" and row[BEFORE]:
+        id = str(row[BEFORE].get(names[0]) or "")
         return signals.closed_by(id) if id.endswith("-open") else None
     return None

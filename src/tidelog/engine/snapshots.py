@@ -23,6 +23,7 @@ from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
 from tidelog.core.snapshot.world import Bounds, Manifest, Now
+from tidelog.engine.admission import Admission, TakesAll, can_be_swept
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
 from tidelog.engine.shell import snapshot_command
@@ -37,6 +38,7 @@ _LOG = logging.getLogger("tidelog.snapshots")
 LOST = "rows of the initial snapshot were not read"
 NO_TABLE = "no captured table matches"
 UNTOLD = "its changes are not in the log yet: once it is published, the pipeline's next start captures it"
+ASIDE = "the sink cannot take it: tidelog status says why"
 ANEW = "every table is read anew"
 _HURRY_MS = 2_000
 
@@ -44,8 +46,19 @@ _HURRY_MS = 2_000
 class Snapshots:
     """Used by one thread."""
 
-    def __init__(self, connector: Connector, home: Home, stage: Stage, *, name: str, parallelism: int) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        home: Home,
+        stage: Stage,
+        *,
+        name: str,
+        parallelism: int,
+        admission: Admission | None = None,
+    ) -> None:
+        """`admission` says which tables the sink can take; a user's own sink takes all."""
         self._connector = connector
+        self._admission = admission or TakesAll()
         self._stage = stage
         self._name = name
         self.settings = connector.snapshot_settings()
@@ -71,6 +84,7 @@ class Snapshots:
         tables, untold = self._covered()
         snapshot = Snapshot(known=tuple(t.id for t in tables))
         self._begun = True
+        tables = self._admission.admit(tables, self._connector.selection(), anew=True)
         if self.settings.mode == "no_data":
             return snapshot
         snapshot = requests.miss(snapshot, INITIAL, untold, INITIAL, UNTOLD)
@@ -106,7 +120,8 @@ class Snapshots:
         )
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
-        wanted = [Wanted(t.qualified, sweep=bool(t.key) and selection.key_of(t) == t.key) for t in tables]
+        tables = self._admission.admit(tables, selection, anew=True)
+        wanted = [Wanted(t.qualified, sweep=can_be_swept(t, selection)) for t in tables]
         return requests.ask(requests.miss(fresh, id, untold, INITIAL, UNTOLD), id, wanted, INITIAL)
 
     def of(self, offset: Offset) -> Snapshot:
@@ -198,12 +213,14 @@ class Snapshots:
 
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
-        tables = [(t.id, t.qualified) for t in self._covered()[0]]
+        captured = self._covered()[0]
+        tables = [(t.id, t.qualified) for t in self._admission.admit(captured, self._connector.selection())]
         after = self._connector.next_xid()
-        self._published = dict.fromkeys((id for id, _ in tables), after)
+        self._published = dict.fromkeys((t.id for t in captured), after)
         snapshot = requests.uncover(snapshot, [name for _, name in tables])
         if self.settings.mode != "no_data":
             snapshot = requests.cover(snapshot, tables, after=after)
+            snapshot = replace(snapshot, known=tuple(t.id for t in captured))
         if self.settings.mode == "always" and not snapshot.entries:
             return self.again(snapshot, "always")
         return snapshot
@@ -214,6 +231,7 @@ class Snapshots:
         """After everything that was asked since the last batch."""
         if not self._begun:
             snapshot = self._resumed(snapshot)
+        snapshot = self._admission.take_back(snapshot, self._connector)
         waiting = self._waiting(snapshot)
         for at, values in snapshot.heard:
             snapshot = self._follow(snapshot, at, signals.of_values(values))
@@ -282,8 +300,9 @@ class Snapshots:
         untold = [t.qualified for t in self._connector.untold([t for t in found if t.qualified in tables])]
         if untold:
             _LOG.warning("The signal %r: %s: %s", signal.id, ", ".join(untold), UNTOLD)
-        if not set(tables) - set(untold):
-            reason = UNTOLD if untold else NO_TABLE
+        aside = [t for t in self._admission.waiting() if t in tables]
+        if not set(tables) - set(untold) - set(aside):
+            reason = UNTOLD if untold else ASIDE if aside else NO_TABLE
             return requests.skip(snapshot, signal.id, signal.collections, signal.kind, reason)
         if idle:
             why = f"the condition for {', '.join(sorted(idle))} concerns none of the tables that were asked for"
@@ -293,10 +312,11 @@ class Snapshots:
         wanted = [
             Wanted(t, signals.condition_for(signal, t), after=self._after(snapshot, ids[t]))
             for t in tables
-            if t not in untold
+            if t not in untold and t not in aside
         ]
         snapshot = requests.ask(snapshot, signal.id, wanted, signal.kind, surrogate=signal.surrogate)
         snapshot = requests.miss(snapshot, signal.id, untold, signal.kind, UNTOLD)
+        snapshot = requests.miss(snapshot, signal.id, aside, signal.kind, ASIDE)
         return requests.miss(snapshot, signal.id, missing, signal.kind, NO_TABLE)
 
     def _after(self, snapshot: Snapshot, id: int) -> int:

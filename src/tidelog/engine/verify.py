@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.contracts import Connector
 from tidelog.core.compare import Comparison, compare
+from tidelog.core.fold import match
+from tidelog.core.metadata import UNDECODABLE
+from tidelog.core.moments import legible
 from tidelog.errors import TidelogError
 from tidelog.model.schema import Column, Table
 
@@ -36,6 +41,10 @@ class TableReport:
     """The target has no such table."""
     lacking: tuple[str, ...] = ()
     """Columns that the target does not have."""
+    set_aside: int = 0
+    """Rows of the source that do not fit their types: they are dead letters, and not expected in the target."""
+    set_aside_keys: tuple[tuple[tuple[str, Any], ...], ...] = ()
+    """Of some of these rows."""
     failure: TidelogError | None = None
     """Why the table could not be compared to its end; None when it was."""
 
@@ -57,6 +66,10 @@ class Report:
         return sum(t.result.differences + len(t.lacking) for t in self.tables)
 
     @property
+    def set_aside(self) -> int:
+        return sum(t.set_aside for t in self.tables)
+
+    @property
     def in_sync(self) -> bool:
         return all(t.in_sync for t in self.tables)
 
@@ -68,7 +81,9 @@ class Report:
     def __str__(self) -> str:
         verdict = "in sync" if self.in_sync else "not in sync"
         failures = f", {self.failures:,} tables not compared" if self.failures else ""
-        return f"{verdict}: {len(self.tables):,} tables, {self.rows:,} rows, {self.differences:,} differences{failures}"
+        set_aside = f", {self.set_aside:,} rows set aside" if self.set_aside else ""
+        counts = f"{len(self.tables):,} tables, {self.rows:,} rows, {self.differences:,} differences"
+        return f"{verdict}: {counts}{set_aside}{failures}"
 
 
 def verify(
@@ -108,8 +123,13 @@ def _table(
     total = TableReport(table.qualified, Comparison())
     for low, high in _ranges(source, table, rows):
         part = _range(source, table, read_target, low, high, examples_max, again)
-        result = total.result.plus(part.result, examples_max)
-        total = replace(part, result=result, absent=total.absent or part.absent)
+        total = replace(
+            part,
+            result=total.result.plus(part.result, examples_max),
+            absent=total.absent or part.absent,
+            set_aside=total.set_aside + part.set_aside,
+            set_aside_keys=(*total.set_aside_keys, *part.set_aside_keys)[:examples_max],
+        )
     return total
 
 
@@ -147,7 +167,7 @@ def _look(
     source: Connector, table: Table, read_target: ReadTarget, low: str | None, high: str | None, examples_max: int
 ) -> TableReport:
     columns = [c.name for c in source.selection().columns_of(table)]
-    ours = _gathered(source.read_range(table, columns, low, high))
+    ours, undecodable = _gathered(source.read_range(table, columns, low, high))
     theirs = read_target(table, columns, *(_end(source, table, text) for text in (low, high)))
     absent = theirs is None
     if ours is None and theirs is None:
@@ -158,8 +178,16 @@ def _look(
     assert theirs is not None
     lacking = tuple(c for c in columns if c not in theirs.column_names)
     shared = [c for c in columns if c in theirs.column_names and c in ours.column_names]
-    result = compare(ours.select(shared), theirs.select(shared), _usable(table.key, shared), examples_max=examples_max)
-    return TableReport(table.qualified, result, absent, lacking)
+    key = _usable(table.key, shared)
+    if undecodable is not None and key:  # whatever the target has of such a row is older, and known to be
+        theirs = theirs.filter(pa.array(match(theirs.select(key), undecodable, key) < 0))
+    result = compare(ours.select(shared), theirs.select(shared), key, examples_max=examples_max)
+    if undecodable is None:
+        return TableReport(table.qualified, result, absent, lacking)
+    some = undecodable.slice(0, examples_max).select(list(table.key))
+    keys = tuple(tuple(row.items()) for row in legible(some))
+    result = replace(result, rows=result.rows + undecodable.num_rows)
+    return TableReport(table.qualified, result, absent, lacking, undecodable.num_rows, keys)
 
 
 def _end(source: Connector, table: Table, text: str | None) -> pa.Scalar | None:
@@ -171,7 +199,16 @@ def _usable(key: Sequence[str], shared: Sequence[str]) -> Sequence[str]:
     return key if set(key) <= set(shared) else ()
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
-    """One table; None when the source has no row here."""
-    found = [batch for batch in batches if batch.num_rows]
-    return pa.Table.from_batches(found) if found else None
+def _gathered(batches: Iterator[pa.RecordBatch]) -> tuple[pa.Table | None, pa.Table | None]:
+    """The rows, and those that do not fit their types; None where the source has none here."""
+    found = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+    good = [_where(rows, undecodable=False) for rows in found]
+    bad = [_where(rows, undecodable=True) for rows in found if UNDECODABLE in rows.column_names]
+    return pa.concat_tables(good) if good else None, pa.concat_tables(bad) if bad else None
+
+
+def _where(rows: pa.Table, *, undecodable: bool) -> pa.Table:
+    if UNDECODABLE not in rows.column_names:
+        return rows
+    marked = rows[UNDECODABLE]
+    return rows.filter(marked if undecodable else pc.invert(marked)).drop_columns([UNDECODABLE])

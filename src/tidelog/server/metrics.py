@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.engine.watching import Walks, walks
 from tidelog.server.samples import Sample
 from tidelog.server.service import Service
@@ -56,6 +58,7 @@ def _of(service: Service, name: str, state: str) -> Iterator[Value]:
     yield from _streaming(now)
     yield _gauge("captured_tables", "Tables of which events were delivered."), {}, len(service.counts(name))
     yield from _snapshots(service, name, found)
+    yield from undelivered(Home.at(name))
 
 
 def _streaming(now: Sample) -> Iterator[Value]:
@@ -88,6 +91,15 @@ def _snapshots(service: Service, name: str, found: Walks) -> Iterator[Value]:
         yield _gauge("rows_scanned", "Rows of a table that are delivered."), {"table": walk.table}, walk.rows
         chunk = walk.planned + walk.staged + walk.emitted
         yield _gauge("chunk_id", "Number of the last chunk of a table."), {"table": walk.table}, chunk
+
+
+def undelivered(home: Home) -> Iterator[Value]:
+    waiting = [aside for aside in SetAside(home).all() if aside.waits]
+    yield _gauge("set_aside_tables", "Tables that the sink cannot take."), {}, len(waiting)
+    for letters in DeadLetters(home).all():
+        family = _counter("undecodable_records", "Records that could not be decoded, and what became of them.")
+        yield family, {"table": letters.table, "fate": "set_aside"}, letters.set_aside
+        yield family, {"table": letters.table, "fate": "left_out"}, letters.left_out
 
 
 def _gauge(name: str, meaning: str) -> Family:

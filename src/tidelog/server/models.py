@@ -289,6 +289,12 @@ class Table(BaseModel):
     name: str
     events: int = Field(description="Delivered by this service since it began with the connector.")
     rows: int | None = Field(description="About how many the source has, from its statistics.")
+    set_aside: str = Field(
+        default="", description="Why the sink cannot take the table, and what helps; empty if it can."
+    )
+    undecodable: int = Field(
+        default=0, description="Records that could not be decoded, and were set aside or left out."
+    )
 
 
 class Tables(BaseModel):

@@ -7,7 +7,7 @@ finished snapshot has seen (`keep`). A sink gets the files' rows, table by table
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 import pyarrow as pa
@@ -107,13 +107,3 @@ def _load(files: Files, name: str) -> pa.Table:
 
 def _gone(name: str) -> CorruptState:
     return CorruptState(f"The staged file {name} is gone.", hint="The batch is tried again.")
-
-
-def without_letters(batch: Batch) -> tuple[Batch, str]:
-    """Records that could not be decoded stay in the batch where the sink sets them aside; else they are a warning."""
-    letters = batch.failures
-    if letters is None or batch.selection.failures == "dead-letter":
-        return batch, ""
-    table, reason = letters.column("table")[0].as_py(), letters.column("reason")[0].as_py()
-    warning = f"{letters.num_rows} records could not be decoded and were left out; {table}: {reason}"
-    return replace(batch, failures=None), warning

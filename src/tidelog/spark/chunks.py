@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from tidelog import connectors
 from tidelog.contracts import FAILURES, ChunkReader, Decoded, Decoder, Key, OpenChunk, Scan, Slice, Span
-from tidelog.core.fold import META, Run
+from tidelog.core.fold import Run
 from tidelog.core.large import PIECE_BYTES, pieces
+from tidelog.core.metadata import BEFORE, META
 from tidelog.core.snapshot import watermark, window
 from tidelog.core.snapshot.world import Manifest
 from tidelog.engine.stage import Note, Stage
@@ -199,7 +200,9 @@ def _staged(journal: str, task: Emit) -> Found | None:
     file = stage.rows(task.read.chunk, note.manifest.attempt)
     rows = arrow_files.load(stage.files, file, note.checksum)
     letters = _letters(stage, task.read.chunk, note)
-    if rows is None or letters is None:
+    if (
+        rows is None or letters is None or not set(META) <= set(rows.column_names)
+    ):  # an older release named these otherwise
         return None
     return Found(note.version, rows, note.manifest.passed, note.read_us, file, letters, note.watermark)
 
@@ -248,7 +251,7 @@ def _column(events: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     if field.name not in events.column_names:
         return pa.nulls(events.num_rows, field.type)
     column = events[field.name]
-    if field.name != "_before" or column.type == field.type:
+    if field.name != BEFORE or column.type == field.type:
         return column.cast(field.type)
     olds = column.combine_chunks()
     names = [f.name for f in olds.type]

@@ -23,6 +23,7 @@ from tidelog import connectors
 from tidelog.contracts import ControlStore, Sink
 from tidelog.engine import checkpoint, requests
 from tidelog.engine import definition as definitions
+from tidelog.engine.admission import require_some
 from tidelog.engine.definition import Definition
 from tidelog.engine.first_start import starts_over
 from tidelog.engine.home import Home
@@ -31,12 +32,13 @@ from tidelog.engine.stage import Stage
 from tidelog.engine.startup import start_when_reachable
 from tidelog.engine.storage import files_of
 from tidelog.engine.watching import Ended, Told, walks
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.spark import query_start, sinks
-from tidelog.spark.batches import Batches, without_letters
+from tidelog.spark.batches import Batches
 from tidelog.spark.chosen import require_as_wanted
+from tidelog.spark.delivery import Delivery
 from tidelog.spark.executors import require_able
 from tidelog.spark.failures import RETRYABLE, Retries, WorkerTimeout, find_cause, summary, translated
 from tidelog.spark.liveness import is_alive, require_alive
@@ -44,7 +46,7 @@ from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, mark_stopped, read_status, waiting
 from tidelog.spark.session import is_local, local_uri, register, session
 from tidelog.spark.sinks.written import find_written
-from tidelog.spark.source import JUMP, STAGE, TidelogSource, options_of
+from tidelog.spark.source import JUMP, REQUIREMENTS, STAGE, TidelogSource, options_of
 from tidelog.stores import open_store
 
 _LOOK_S = 0.1
@@ -168,6 +170,9 @@ class Run:
             # Read once: nobody edits while we hold the name.
             self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
             self._prepare(self._jump)  # before Spark takes its time to start
+            self._requirements = sinks.requirements(definition.sink)
+            self._require_deliverable()
+            self._delivery = Delivery(self._home, self._requirements, self._source)
             self._spark = spark or session(definition.name, self._home, definition.spark_conf)
             if spark is not None:
                 require_as_wanted(spark, definition.spark_conf)
@@ -192,6 +197,14 @@ class Run:
             self._connector.prepare(resuming=jump.offset is not None)
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
             self._connector.prepare(resuming=began)
+
+    def _require_deliverable(self) -> None:
+        """A pipeline that could deliver nothing is refused before Spark starts; later, the planner asks again."""
+        try:
+            tables = self._connector.tables()
+        except TransientError:  # the source is away: capture waits for it
+            return
+        require_some(self._requirements, tables, self._connector.selection())
 
     def _start_over(self, fresh: bool) -> Jump | None:
         """Read everything again, where the checkpoint is gone and somebody has chosen so."""
@@ -292,6 +305,7 @@ class Run:
         warnings = self._warnings + ((status.warning,) if status.warning else ())
         self._ended += tuple(self._told.new())
         warnings += self._told.remarks
+        warnings += self._delivery.warnings
         tally = self._tally
         return Progress(
             events_total=tally.events,
@@ -324,6 +338,7 @@ class Run:
                 .option(STAGE, self._batches.stage.uri)
                 .option("reader", self._definition.name)
                 .option("parallelism", str(self._spark.sparkContext.defaultParallelism))
+                .option(REQUIREMENTS, self._requirements.to_json())
                 .option(JUMP, self._jump.to_json() if self._jump is not None else "")
                 .load()
             )
@@ -353,11 +368,8 @@ class Run:
         try:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-            batch, warning = without_letters(self._batches.of(query, batch_id, staged))
-            self._warnings = (warning,) if warning else self._warnings
-            self._source.after(batch.tables)
             assert self._sink is not None
-            self._sink.apply(batch)
+            self._delivery.deliver(self._batches.of(query, batch_id, staged), self._sink)
         except BaseException as exc:
             self._failure = exc
             raise

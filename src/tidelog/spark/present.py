@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.contracts import Connector, TableChanges, Watermark
+from tidelog.core.metadata import POSITION, XID
 from tidelog.errors import TransientError
 from tidelog.model.schema import Table
 
@@ -63,5 +64,5 @@ class Present:
 
 def _transactions(rows: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
     """Positions and ids of the log's transactions; rows that were read have none."""
-    logged = rows.select(["_position", "_xid"]).filter(pc.is_valid(rows["_xid"]))
-    return tuple(logged[name].to_numpy() for name in ("_position", "_xid"))
+    logged = rows.select([POSITION, XID]).filter(pc.is_valid(rows[XID]))
+    return tuple(logged[name].to_numpy() for name in (POSITION, XID))

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.core.fold import DELETED
 from tidelog.engine.verify import ReadTarget
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
@@ -42,7 +41,8 @@ def read_target(sink: Mapping[str, str]) -> ReadTarget:
         if schema is None:
             return None
         present = [c for c in columns if c in schema.names]
-        terms = [f"NOT COALESCE({quote(DELETED)}, false)"] if options.soft and DELETED in schema.names else []
+        marked = options.soft and options.deleted in schema.names
+        terms = [f"NOT COALESCE({quote(options.deleted)}, false)"] if marked else []
         if low is None and high is None:
             return target.scan(present, " AND ".join(terms) or None)
         key = schema.field(table.key[0])

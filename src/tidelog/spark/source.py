@@ -22,15 +22,19 @@ from pyspark.sql.types import StructType
 
 from tidelog.connectors import plugin
 from tidelog.contracts import ENVELOPE, Slice
-from tidelog.core.settings import nearest
+from tidelog.core import metadata
+from tidelog.core.requirements import Requirements
+from tidelog.core.settings import Setting, nearest, parse
 from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
 from tidelog.engine import definition as definitions
+from tidelog.engine.admission import can_be_swept
+from tidelog.engine.batch_plan import Plan
 from tidelog.engine.definition import Definition
 from tidelog.engine.flat import own_names
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import Jump
 from tidelog.engine.notices import log_into
-from tidelog.engine.reading import Plan, Reading
+from tidelog.engine.reading import Reading
 from tidelog.engine.stage import Stage
 from tidelog.errors import ConfigError
 from tidelog.model.offset import Offset
@@ -39,8 +43,12 @@ from tidelog.spark import chunks, work
 
 SECRET = "definition.secret"
 """The option that carries a whole definition; by its name, Spark hides its value wherever it shows options."""
+PREFIX = "metadata.prefix"
+"""What the names of the metadata columns begin with, where a query asks for the columns of one table."""
 STAGE = "stage.secret"
 """Where staged files go: a URI may carry credentials."""
+REQUIREMENTS = "requirements"
+"""What the pipeline's sink requires of a table."""
 JUMP = "jump"
 """An edit of the offsets that waits to be followed."""
 _PARTITION_ROWS = (10_000, 50_000)
@@ -53,6 +61,8 @@ _OWN = {
     SECRET,
     STAGE,
     JUMP,
+    PREFIX,
+    REQUIREMENTS,
     "parallelism",
     "path",
     "startposition",
@@ -79,7 +89,8 @@ class TidelogSource(DataSource):
             return from_arrow_schema(ENVELOPE)
         if shape == "staged":
             return from_arrow_schema(work.STAGED)
-        return from_arrow_schema(_typed_schema(definition_of(self.options), self.options["table"]))
+        definition, table = definition_of(self.options), self.options["table"]
+        return from_arrow_schema(_typed_schema(definition, table, _prefix(self.options)))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(dict(self.options), schema)
@@ -119,9 +130,20 @@ class _Planning:
             parallelism = int(self._options.get("parallelism", "2"))
             jump = Jump.from_json(self._options.get(JUMP, ""))
             self._reading = Reading(
-                definition, home, reader=reader, silent=self._silent, parallelism=parallelism, jump=jump
+                definition,
+                home,
+                reader=reader,
+                silent=self._silent,
+                parallelism=parallelism,
+                jump=jump,
+                requirements=self._requirements,
             )
         return self._reading
+
+    @property
+    def _requirements(self) -> Requirements | None:
+        text = self._options.get(REQUIREMENTS, "")
+        return Requirements.from_json(text) if text else None
 
     def _partitions(self, plan: Plan) -> list[Partition]:
         shape = shape_of(self._options)
@@ -140,6 +162,7 @@ class _Planning:
             slices=(),
             stage=self._options.get(STAGE, ""),
             snapshotting=plan.snapshotting,
+            prefix=_prefix(self._options),
         )
         tasks = [replace(task, slices=bundle) for bundle in bundles]
         if plan.commits and shape == "envelope":
@@ -157,9 +180,12 @@ class _Planning:
         for emission, window in zip(plan.snapshot.emitting, plan.windows, strict=True):
             entry, chunk = emission.entry, emission.chunk
             note = stage.note(entry.name(chunk), chunk.attempt)
-            if entry.oid in plan.tables and self._concerns(entry.table, chunk):
+            table = plan.tables.get(entry.oid)
+            if table is None or (chunk.keys and not can_be_swept(table, plan.selection)):
+                continue  # it left the list, or has another key in the target since the snapshot was asked for
+            if self._concerns(entry.table, chunk):
                 read, word = self._read_of(plan, entry, chunk), "true" if entry.kind == INITIAL else "incremental"
-                text = note.to_json() if note is not None else ""
+                text = note.to_json() if note is not None and plan.is_staged else ""
                 found.append(chunks.Emit(read, text, window, word, emission.last))
         return found
 
@@ -286,11 +312,23 @@ def options_of(definition: Definition) -> dict[str, str]:
     return {SECRET: json.dumps({**raw, "sink": {"type": "console"}, "store": "", "spark": {}})}
 
 
-def _typed_schema(definition: Definition, name: str) -> pa.Schema:
+def _prefix(options: Mapping[str, str]) -> str:
+    setting = Setting(PREFIX, "What the names of metadata columns begin with.", metadata.PREFIX, metadata.prefix)
+    found: str = parse([setting], {PREFIX: options[PREFIX]} if PREFIX in options else {}, subject="The query")[PREFIX]
+    return found
+
+
+def _typed_schema(definition: Definition, name: str, prefix: str) -> pa.Schema:
     connector = definitions.connector_of(definition)
     try:
-        table = _find(connector.tables(), name)
-        return connector.decoder().schema(table, connector.selection())
+        table, selection, names = _find(connector.tables(), name), connector.selection(), metadata.visible(prefix)
+        if taken := metadata.clash([c.name for c in selection.columns_of(table)], list(names.values())):
+            raise ConfigError(
+                f"{table.qualified} has a column {taken}, and a metadata column would have the same name.",
+                hint="Set the option metadata.prefix, to cdc_ for example, or leave the column out with "
+                "column.exclude.list.",
+            )
+        return metadata.shown_schema(connector.decoder().schema(table, selection), names)
     finally:
         connector.close()
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tidelog import connectors
 from tidelog.contracts import ENVELOPE, Decoded, Decoder, Slice
+from tidelog.core.metadata import PREFIX, visible
 from tidelog.core.transactions import Transaction
 from tidelog.errors import UnsupportedChange
 from tidelog.journal import segment
@@ -63,6 +64,8 @@ class Task:
     emit: chunks.Emit | None = None
     snapshotting: frozenset[int] = frozenset()
     """Tables whose snapshot is not complete."""
+    prefix: str = PREFIX
+    """What the names of the metadata columns begin with, in the typed shape."""
 
 
 def run(task: Task, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
@@ -95,7 +98,7 @@ def _delivered(
         assert schema is not None
         _warn(chunk.letters)
         for batch in chunk.rows.to_batches(max_chunksize=_BATCH_ROWS):
-            yield fit(batch, schema, chunk.table)
+            yield fit(batch, schema, chunk.table, task.prefix)
     else:
         files, name = Files(task.stage), f"{task.sequence:06d}-{uuid.uuid4().hex[:12]}"
         path = chunk.file or _write(files, f"{name}.arrow", chunk.rows)
@@ -185,23 +188,26 @@ def _typed(task: Task, decoder: Decoder, selection: Selection, schema: pa.Schema
         if piece.table is not None:
             decoded = decoder.typed(_load(task, piece), piece.table, selection)
             _warn(decoded.failures)
-            yield fit(decoded.rows, schema, piece.table)
+            yield fit(decoded.rows, schema, piece.table, task.prefix)
 
 
-def fit(rows: pa.RecordBatch, schema: pa.Schema, table: Table) -> pa.RecordBatch:
-    """Rows of any version in the shape the query was started with: new columns wait for its next start."""
-    return pa.record_batch([_fit_column(rows, f, table) for f in schema], schema=schema)
+def fit(rows: pa.RecordBatch, schema: pa.Schema, table: Table, prefix: str = PREFIX) -> pa.RecordBatch:
+    """Rows of any version in the shape the query was started with: new columns wait for its next start, also one that
+    is called like a metadata column."""
+    own = {shown: hidden for hidden, shown in visible(prefix).items()}
+    columns = [_fit_column(rows, own.get(field.name, field.name), field, table) for field in schema]
+    return pa.record_batch(columns, schema=schema)
 
 
-def _fit_column(rows: pa.RecordBatch, field: pa.Field, table: Table) -> pa.Array:
-    index = rows.schema.get_field_index(field.name)
+def _fit_column(rows: pa.RecordBatch, name: str, field: pa.Field, table: Table) -> pa.Array:
+    index = rows.schema.get_field_index(name)
     if index < 0:
         return pa.nulls(rows.num_rows, field.type)
     column = rows.column(index)
     if column.type == field.type:
         return column
     if pa.types.is_struct(field.type):
-        parts = [_fit_column(_unpacked(column), f, table) for f in field.type]
+        parts = [_fit_column(_unpacked(column), f.name, f, table) for f in field.type]
         return pa.StructArray.from_arrays(parts, fields=list(field.type), mask=column.is_null())
     try:
         return column.cast(field.type)

@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 from tests.servers import Database
 from tidelog import connectors
 from tidelog.contracts import OpenChunk, Scan, Span
-from tidelog.core.fold import META, Run, fold
+from tidelog.core import metadata
+from tidelog.core.fold import META, ROW, Run, fold
 from tidelog.engine.stage import Stage
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
@@ -316,7 +317,7 @@ class Rig:
             return
         for _, part in parts:
             for event in part.to_pylist():
-                if event["_op"] == "r":
+                if event[metadata.OP] == "r":
                     self.reads.append((newest.qualified, {k: v for k, v in event.items() if k not in META}))
         for runs in _alike([part for _, part in parts]):
             self._merge(newest, runs, any(row["snapshotting"] for row in rows))
@@ -326,7 +327,7 @@ class Rig:
         before = dict(target)
         if folded.truncate:
             target.clear()
-        origins = {o["_row"]: tuple(o[k] for k in table.key) for o in folded.origins.to_pylist()}
+        origins = {o[ROW]: tuple(o[k] for k in table.key) for o in folded.origins.to_pylist()}
         for row in folded.deletes.to_pylist():
             target.pop(tuple(row[k] for k in table.key), None)
         names = [c for c in folded.upserts.column_names if c not in META]
@@ -366,7 +367,7 @@ def _alike(parts: list[pa.Table]) -> list[list[Run]]:
     """Parts that can be folded together; where the table changed, the log comes first, then what was read."""
     if len({str(part.schema) for part in parts}) == 1:
         return [[Run(part) for part in parts]]
-    order = sorted(parts, key=lambda part: part["_op"][0].as_py() == "r" if part.num_rows else False)
+    order = sorted(parts, key=lambda part: part[metadata.OP][0].as_py() == "r" if part.num_rows else False)
     return [[Run(part) for part in group] for _, group in groupby(order, lambda part: str(part.schema))]
 
 

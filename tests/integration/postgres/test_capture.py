@@ -10,7 +10,7 @@ import pytest
 from tests.integration.postgres.world import World, catch_up, changes, decode, follow, poll_until, told
 from tests.servers import await_readers
 from tidelog.contracts import Portion, Slice
-from tidelog.engine.reading import Plan
+from tidelog.engine.batch_plan import Plan
 from tidelog.errors import ConfigError
 from tidelog.journal import segment
 from tidelog.journal.files import Files

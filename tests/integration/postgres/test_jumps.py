@@ -11,6 +11,7 @@ import pytest
 from tests.integration.postgres.snapshot_rig import Crash, Rig, Row, nothing
 from tests.integration.postgres.world import until
 from tests.servers import Database, await_readers
+from tidelog.core import metadata
 from tidelog.engine import capture
 from tidelog.engine.jumps import Jump
 from tidelog.engine.signals import send
@@ -36,7 +37,7 @@ class Jumper(Rig):
     def _apply_table(self, rows: list[Row]) -> None:
         for row in rows:
             if row["path"] and not row["keep"]:
-                self.events += [(e["_op"], e.get("id")) for e in self._load(row).to_pylist()]
+                self.events += [(e[metadata.OP], e.get("id")) for e in self._load(row).to_pylist()]
         super()._apply_table(rows)
 
 

@@ -23,6 +23,7 @@ from tests.servers import Database
 from tests.unit.postgres.pgoutput import block
 from tidelog.connectors.postgres import types
 from tidelog.connectors.postgres.decode import PostgresDecoder
+from tidelog.core import metadata
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
@@ -424,14 +425,14 @@ def test_old_images_and_toast_as_the_server_sends_them(database: Database, ident
         table = described(connection)
     rows = PostgresDecoder().typed(records, table, Selection()).rows.to_pylist()
     full = identity == "FULL"
-    assert [(r["_op"], r["id"], r["n"]) for r in rows] == [
+    assert [(r[metadata.OP], r["id"], r["n"]) for r in rows] == [
         ("c", 1, 1),
         ("u", 1, 2),
         ("u", 9, 2),
         ("d", 9, 2 if full else None),
     ]
-    assert [r["_unchanged"] for r in rows] == [[], [] if full else ["doc"], [] if full else ["doc"], []]
-    assert [r["_before"] and r["_before"]["id"] for r in rows] == [None, 1 if full else None, 1, 9]
+    assert [r[metadata.UNCHANGED] for r in rows] == [[], [] if full else ["doc"], [] if full else ["doc"], []]
+    assert [r[metadata.BEFORE] and r[metadata.BEFORE]["id"] for r in rows] == [None, 1 if full else None, 1, 9]
     assert [r["doc"] == rows[0]["doc"] for r in rows] == [True, full, full, full]
     events = PostgresDecoder().envelope(records, table, Selection()).rows.to_pylist()
     assert [(e["op"], e["key"]) for e in events] == [

@@ -13,9 +13,11 @@ from tests.servers import Database
 from tidelog.connectors.postgres.connector import PostgresConnector, create
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.contracts import Portion, Slice, Tail
+from tidelog.core import metadata
+from tidelog.engine.batch_plan import Plan
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
-from tidelog.engine.reading import Plan, Reading
+from tidelog.engine.reading import Reading
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.offset import Offset
@@ -124,7 +126,7 @@ def _events(files: Files, piece: Slice, decoder: PostgresDecoder, plan: Plan) ->
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     if piece.table is not None:
         typed = decoder.typed(block, piece.table, plan.selection).rows.to_pylist()
-        rows = {(row["_position"], row["_ordinal"]): row for row in typed}
+        rows = {(row[metadata.POSITION], row[metadata.ORDINAL]): row for row in typed}
     return [_event(row, rows.get((row["position"], row["ordinal"]), {}), piece.table) for row in block.to_pylist()]
 
 
@@ -133,7 +135,7 @@ def _event(raw: dict[str, Any], row: dict[str, Any], table: Table | None) -> Eve
         table=table.qualified.removeprefix("public.") if table else "",
         op=chr(raw["op"]),
         row={k: v for k, v in row.items() if not k.startswith("_")},
-        before=row.get("_before"),
+        before=row.get(metadata.BEFORE),
         position=raw["position"],
         ordinal=raw["ordinal"],
         xid=raw["xid"],

@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.integration.server.conftest import MYSQL, MYSQL_OFFSETS, PASSWORD, SHOP, Client, Open
 from tests.servers import Database
+from tidelog.contracts import FAILURES
+from tidelog.core.requirements import Obstacle
+from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
+from tidelog.model.schema import Column, Table
 
 
 def create(client: Client, name: str, config: dict[str, str], state: str | None = "STOPPED") -> tuple[int, dict]:  # type: ignore[type-arg]
@@ -170,6 +176,20 @@ def test_some_settings_are_changed(shop: Client) -> None:
     config = answer.json()["config"]
     assert (config["topic.prefix"], config["sink.path"], config["database.dbname"]) == ("web", "new", "shop")
     assert "topic.prefix" not in shop.patch("/connectors/shop/config", json={"topic.prefix": None}).json()["config"]
+
+
+def test_what_is_not_delivered_is_named(shop: Client) -> None:
+    home = Home.open("shop")
+    notes = Table(7, "public", "notes", (Column("id", "int4"),))
+    SetAside(home).add(notes, Obstacle("public.notes has no key.", "Give it a primary key."))
+    letters = pa.Table.from_pylist([{"table": "public.prices", "reason": "column price"}] * 2, FAILURES)
+    DeadLetters(home).count("q", 1, letters, kept=True)
+    tables = {table["name"]: table for table in shop.get("/connectors/shop/tables").json()["tables"]}
+    assert tables["public.notes"]["set_aside"] == "public.notes has no key. Give it a primary key."
+    assert (tables["public.prices"]["undecodable"], tables["public.prices"]["set_aside"]) == (2, "")
+    metrics = shop.get("/metrics").text
+    assert 'tidelog_set_aside_tables{connector="shop"} 1' in metrics
+    assert 'tidelog_undecodable_records{connector="shop",table="public.prices",fate="set_aside"} 2' in metrics
 
 
 def test_a_paused_connector_holds_its_name(shop: Client) -> None:

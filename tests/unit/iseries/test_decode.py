@@ -18,6 +18,7 @@ from tidelog.connectors.iseries.catalog import _column
 from tidelog.connectors.iseries.decode import IseriesDecoder
 from tidelog.connectors.iseries.entries import Entry
 from tidelog.contracts import RECORDS, Decoded
+from tidelog.core import metadata
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection
@@ -128,12 +129,12 @@ def test_every_type_comes_back() -> None:
     )
     created, updated, deleted, cleared = typed(records).rows.to_pylist()
     assert values(created) == shown(ROW)
-    assert created["_before"] is None
+    assert created[metadata.BEFORE] is None
     assert values(updated) == NOTHING
-    assert values(updated["_before"]) == shown(ROW)
-    assert values(deleted["_before"]) == shown(ROW)
-    assert [row["_op"] for row in (created, updated, deleted, cleared)] == ["c", "u", "d", "t"]
-    assert cleared["_before"] is None
+    assert values(updated[metadata.BEFORE]) == shown(ROW)
+    assert values(deleted[metadata.BEFORE]) == shown(ROW)
+    assert [row[metadata.OP] for row in (created, updated, deleted, cleared)] == ["c", "u", "d", "t"]
+    assert cleared[metadata.BEFORE] is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -202,7 +203,7 @@ def test_what_was_not_recorded_is_unchanged() -> None:
     marks = bytearray(partly.nulls)
     marks[3] = ord("9")
     (row,) = typed(block(("u", payload.pack(_with(partly, nulls=bytes(marks)))))).rows.to_pylist()
-    assert row["_unchanged"] == ["PACKED"]
+    assert row[metadata.UNCHANGED] == ["PACKED"]
     assert row["PACKED"] is None
 
 

@@ -14,6 +14,7 @@ from tidelog.connectors.oracle import decode, payload, types
 from tidelog.connectors.oracle.decode import OracleDecoder
 from tidelog.connectors.oracle.redo.values import UNAVAILABLE, Change, Sql
 from tidelog.contracts import ENVELOPE, RECORDS
+from tidelog.core import metadata
 from tidelog.errors import UnsupportedChange
 from tidelog.model.record import Op
 from tidelog.model.schema import Table
@@ -101,28 +102,33 @@ def test_an_insert_typed() -> None:
     (row,) = typed(INSERT)
     assert (row["ID"], row["NAME"], row["LABEL"], row["DOC"], row["BIN"]) == (1, "O'Neil", "Вы", "text", b"\n\xff")
     assert row["AT"] == datetime(2024, 1, 2, 3, 4, 5)
-    assert (row["_op"], row["_position"], row["_xid"], row["_ordinal"]) == ("c", SCN * 4096, XID, 0)
-    assert (row["_before"], row["_unchanged"]) == (None, [])
+    assert (row[metadata.OP], row[metadata.POSITION], row[metadata.XID], row[metadata.ORDINAL]) == (
+        "c",
+        SCN * 4096,
+        XID,
+        0,
+    )
+    assert (row[metadata.BEFORE], row[metadata.UNCHANGED]) == (None, [])
 
 
 def test_an_update_typed() -> None:
     (row,) = typed(UPDATE)
     assert (row["ID"], row["NAME"], row["LABEL"], row["AT"]) == (1, "b", "x", None)
-    assert row["_before"] == {"ID": 1, "NAME": "a", "LABEL": "x", "AT": None, "DOC": None, "BIN": None}
-    assert row["_unchanged"] == ["DOC", "BIN"]
+    assert row[metadata.BEFORE] == {"ID": 1, "NAME": "a", "LABEL": "x", "AT": None, "DOC": None, "BIN": None}
+    assert row[metadata.UNCHANGED] == ["DOC", "BIN"]
 
 
 def test_a_delete_shows_the_old_row() -> None:
     (row,) = typed(DELETE)
-    assert (row["_op"], row["ID"], row["NAME"]) == ("d", 1, "a")
-    assert row["_before"]["NAME"] == "a"
+    assert (row[metadata.OP], row["ID"], row["NAME"]) == ("d", 1, "a")
+    assert row[metadata.BEFORE]["NAME"] == "a"
 
 
 def test_rows_come_in_the_blocks_order() -> None:
     rows = typed(INSERT, DELETE, UPDATE, INSERT, MOVE)
-    assert [row["_op"] for row in rows] == ["c", "d", "u", "c", "u"]
+    assert [row[metadata.OP] for row in rows] == ["c", "d", "u", "c", "u"]
     assert [row["ID"] for row in rows] == [1, 1, 1, 1, 2]
-    assert [row["_ordinal"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row[metadata.ORDINAL] for row in rows] == [0, 1, 2, 3, 4]
 
 
 def test_the_envelope_of_an_insert() -> None:
@@ -181,10 +187,10 @@ def test_an_empty_large_object_is_about_to_be_written() -> None:
     """Without the rows that write it, what it will hold is not known; a merged record tells."""
     sql = """insert into "S"."T"("ID","DOC","BIN") values ('1',EMPTY_CLOB(),EMPTY_BLOB());"""
     (row,) = typed(sql)
-    assert (row["DOC"], row["_unchanged"]) == (None, ["DOC", "BIN"])
+    assert (row["DOC"], row[metadata.UNCHANGED]) == (None, ["DOC", "BIN"])
     change = Change(Op.CREATE, None, {"ID": "1", "DOC": Sql("EMPTY_CLOB()"), "BIN": Sql("EMPTY_BLOB()")})
     (row,) = typed(payload.merged(change), code=payload.MERGED)
-    assert (row["DOC"], row["BIN"], row["_unchanged"]) == ("", b"", [])
+    assert (row["DOC"], row["BIN"], row[metadata.UNCHANGED]) == ("", b"", [])
 
 
 def test_merged_records() -> None:
@@ -195,7 +201,7 @@ def test_merged_records() -> None:
     (row,) = typed(payload.merged(change), code=payload.MERGED, ops="u")
     assert (row["ID"], row["NAME"], row["LABEL"], row["BIN"]) == (1, "a", "UNISTR('x')", b"\n\xff")
     assert row["AT"] == datetime(2024, 1, 2, 3, 4, 5)
-    assert row["_unchanged"] == ["DOC"]
+    assert row[metadata.UNCHANGED] == ["DOC"]
 
 
 def test_a_changed_key_is_a_delete_and_a_create() -> None:
@@ -212,7 +218,7 @@ def test_the_transaction_of_an_event() -> None:
 def test_a_column_that_an_update_does_not_name_stays() -> None:
     """The old row shows null, as everywhere; the new one must not."""
     (row,) = typed("""update "S"."T" set "NAME" = 'b' where "ID" = '1' and "AT" IS NULL;""")
-    assert row["_unchanged"] == ["LABEL", "DOC", "BIN"]
+    assert row[metadata.UNCHANGED] == ["LABEL", "DOC", "BIN"]
     (event,) = events("""update "S"."T" set "NAME" = 'b' where "ID" = '1' and "AT" IS NULL;""")
     assert (event["before"]["LABEL"], event["after"]["LABEL"]) == (None, "__debezium_unavailable_value")
 
@@ -268,7 +274,7 @@ def test_a_truncate_has_no_rows() -> None:
     (event,) = events("truncate table T", ops="t")
     assert (event["op"], event["key"], event["before"], event["after"]) == ("t", None, None, None)
     (row,) = typed("truncate table T", ops="t")
-    assert (row["_op"], row["ID"]) == ("t", None)
+    assert (row[metadata.OP], row["ID"]) == ("t", None)
 
 
 BAD = [

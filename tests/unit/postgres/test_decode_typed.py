@@ -27,6 +27,7 @@ from tests.unit.postgres.pgoutput import (
 
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.contracts import FAILURES
+from tidelog.core import metadata
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import ColumnRule, Selection
@@ -55,13 +56,13 @@ def test_insert_carries_its_change_metadata() -> None:
         "id": 1,
         "name": "a",
         "note": None,
-        "_op": "c",
-        "_position": 0x1007,
-        "_commit_ts": datetime(2024, 1, 2, 3, 4, 5, 123456, UTC),
-        "_xid": 700,
-        "_ordinal": 0,
-        "_before": None,
-        "_unchanged": [],
+        metadata.OP: "c",
+        metadata.POSITION: 0x1007,
+        metadata.COMMIT_TS: datetime(2024, 1, 2, 3, 4, 5, 123456, UTC),
+        metadata.XID: 700,
+        metadata.ORDINAL: 0,
+        metadata.BEFORE: None,
+        metadata.UNCHANGED: [],
     }
 
 
@@ -71,56 +72,61 @@ def test_every_field_is_nullable() -> None:
 
 def test_update_without_old_image() -> None:
     [row] = typed(update("1", "b", ""))
-    assert (row["_op"], values(row), row["_before"]) == ("u", (1, "b", ""), None)
+    assert (row[metadata.OP], values(row), row[metadata.BEFORE]) == ("u", (1, "b", ""), None)
 
 
 def test_update_with_old_key_has_only_the_key_before() -> None:
     [row] = typed(update("2", "b", "n", key=("1", None, None)))
     assert values(row) == (2, "b", "n")
-    assert row["_before"] == {"id": 1, "name": None, "note": None}
+    assert row[metadata.BEFORE] == {"id": 1, "name": None, "note": None}
 
 
 def test_update_with_full_old_image() -> None:
     [row] = typed(update("1", "b", "n", old=("1", "a", None)), of=FULL)
-    assert row["_before"] == {"id": 1, "name": "a", "note": None}
+    assert row[metadata.BEFORE] == {"id": 1, "name": "a", "note": None}
 
 
 def test_delete_shows_the_old_image_in_the_columns_too() -> None:
     by_key, full = typed(delete(key=("1", None, None)), delete(old=("2", "a", "n")))
-    assert (by_key["_op"], values(by_key)) == ("d", (1, None, None))
-    assert by_key["_before"] == {"id": 1, "name": None, "note": None}
+    assert (by_key[metadata.OP], values(by_key)) == ("d", (1, None, None))
+    assert by_key[metadata.BEFORE] == {"id": 1, "name": None, "note": None}
     assert values(full) == (2, "a", "n")
-    assert full["_before"] == {"id": 2, "name": "a", "note": "n"}
+    assert full[metadata.BEFORE] == {"id": 2, "name": "a", "note": "n"}
 
 
 def test_unchanged_values_are_null_and_named() -> None:
     [row] = typed(update("1", UNCHANGED, UNCHANGED))
-    assert (values(row), row["_unchanged"]) == ((1, None, None), ["name", "note"])
+    assert (values(row), row[metadata.UNCHANGED]) == ((1, None, None), ["name", "note"])
 
 
 def test_unchanged_value_comes_from_a_full_old_image() -> None:
     [row] = typed(update("1", "b", UNCHANGED, old=("1", "a", "long")), of=FULL)
-    assert (values(row), row["_unchanged"]) == ((1, "b", "long"), [])
+    assert (values(row), row[metadata.UNCHANGED]) == ((1, "b", "long"), [])
 
 
 def test_unchanged_value_is_not_taken_from_the_nulls_of_an_old_key() -> None:
     [row] = typed(update("2", "b", UNCHANGED, key=("1", None, None)))
-    assert (values(row), row["_unchanged"]) == ((2, "b", None), ["note"])
+    assert (values(row), row[metadata.UNCHANGED]) == ((2, "b", None), ["note"])
 
 
 def test_unchanged_key_is_known_from_the_old_key() -> None:
     [row] = typed(update(UNCHANGED, "b", "n", key=("1", None, None)))
-    assert (values(row), row["_unchanged"]) == ((1, "b", "n"), [])
+    assert (values(row), row[metadata.UNCHANGED]) == ((1, "b", "n"), [])
 
 
 def test_unchanged_lists_differ_by_row() -> None:
     rows = typed(update("1", UNCHANGED, "x"), insert("2", "a", "b"), update("3", "y", UNCHANGED))
-    assert [row["_unchanged"] for row in rows] == [["name"], [], ["note"]]
+    assert [row[metadata.UNCHANGED] for row in rows] == [["name"], [], ["note"]]
 
 
 def test_truncate_is_a_row_of_nulls() -> None:
     [row] = typed(truncate())
-    assert (row["_op"], values(row), row["_before"], row["_unchanged"]) == ("t", (None, None, None), None, [])
+    assert (row[metadata.OP], values(row), row[metadata.BEFORE], row[metadata.UNCHANGED]) == (
+        "t",
+        (None, None, None),
+        None,
+        [],
+    )
 
 
 def test_operations_mix_in_block_order() -> None:
@@ -132,7 +138,7 @@ def test_operations_mix_in_block_order() -> None:
         delete(key=("1", None, None)),
         update("9", "d", "e", key=("8", None, None)),
     )
-    assert [(row["_op"], row["id"], row["_ordinal"]) for row in rows] == [
+    assert [(row[metadata.OP], row["id"], row[metadata.ORDINAL]) for row in rows] == [
         ("c", 1, 0),
         ("u", 1, 2),
         ("t", None, 3),
@@ -147,8 +153,8 @@ def test_schema_records_messages_and_heartbeats_are_no_rows() -> None:
 
 def test_skipped_operations_are_left_out() -> None:
     changes = (insert("1", "a", "b"), update("1", "a", "c"), truncate())
-    assert [row["_op"] for row in typed(*changes, under=Selection(skipped=("t", "u")))] == ["c"]
-    assert [row["_op"] for row in typed(*changes, under=Selection(skipped=("none",)))] == ["c", "u", "t"]
+    assert [row[metadata.OP] for row in typed(*changes, under=Selection(skipped=("t", "u")))] == ["c"]
+    assert [row[metadata.OP] for row in typed(*changes, under=Selection(skipped=("none",)))] == ["c", "u", "t"]
 
 
 def test_empty_block() -> None:
@@ -169,12 +175,12 @@ def test_columns_are_filtered_but_the_key_stays() -> None:
     under = Selection(exclude_columns=r"public\.orders\.(id|name)")
     [row] = typed(update("1", "secret", UNCHANGED, key=("2", None, None)), under=under)
     assert values(row) == (1, None)
-    assert (row["_before"], row["_unchanged"]) == ({"id": 2, "note": None}, ["note"])
+    assert (row[metadata.BEFORE], row[metadata.UNCHANGED]) == ({"id": 2, "note": None}, ["note"])
 
 
 def test_table_without_columns() -> None:
     [row] = typed(insert(), of=table(key=()))
-    assert (row["_op"], values(row)) == ("c", ())
+    assert (row[metadata.OP], values(row)) == ("c", ())
 
 
 def test_rules_change_new_and_old_text() -> None:
@@ -186,8 +192,8 @@ def test_rules_change_new_and_old_text() -> None:
     )
     rows = typed(update("1", "secret", "äöü", old=("1", "older", None)), insert("2", None, UNCHANGED), under=under)
     assert values(rows[0]) == (1, "****", "äö")
-    assert rows[0]["_before"] == {"id": 1, "name": "****", "note": None}
-    assert (values(rows[1]), rows[1]["_unchanged"]) == ((2, None, None), ["note"])
+    assert rows[0][metadata.BEFORE] == {"id": 1, "name": "****", "note": None}
+    assert (values(rows[1]), rows[1][metadata.UNCHANGED]) == ((2, None, None), ["note"])
 
 
 def test_a_rule_makes_any_column_text() -> None:
@@ -296,8 +302,10 @@ def test_any_mix_of_changes_decodes_to_what_was_written(changes: list[Any], skip
             o if n is UNCHANGED and isinstance(o, str) else n for n, o in zip(new, old or (None,) * 3, strict=True)
         ]
         assert list(values(row)) == [int(known[0]), *(None if v is UNCHANGED else v for v in known[1:])]
-        assert row["_unchanged"] == [n for n, v in zip(("id", "name", "note"), known, strict=True) if v is UNCHANGED]
-        assert row["_before"] == (
+        assert row[metadata.UNCHANGED] == [
+            n for n, v in zip(("id", "name", "note"), known, strict=True) if v is UNCHANGED
+        ]
+        assert row[metadata.BEFORE] == (
             dict(zip(("id", "name", "note"), (int(old[0]), *old[1:]), strict=True)) if old else None
         )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidelog.connectors.postgres import decode, types
 from tidelog.connectors.postgres.names import identifier
 from tidelog.contracts import Decoded
-from tidelog.core import rules
+from tidelog.core import moments, rules
 from tidelog.core.faults import Fault, read_letters
 from tidelog.core.strings import Mask, as_mask
 from tidelog.errors import UnsupportedChange
@@ -92,9 +92,34 @@ def typed(batch: pa.RecordBatch, chosen: Sequence[Chosen], table: Table, selecti
 def _shown(
     batch: pa.RecordBatch, rows: pa.RecordBatch, chosen: Sequence[Chosen], table: Table, selection: Selection
 ) -> dict[str, pa.Array]:
-    """What a dead letter may tell: the texts as they came, but of columns that a rule hides what is delivered."""
-    raw = [one.way == "parsed" and not selection.rules_for(table, one.column) for one in chosen]
-    return {one.column.name: (batch if raw[i] else rows).column(i) for i, one in enumerate(chosen)}
+    """What a dead letter may tell: the values as they came, but of columns that a rule hides what is delivered."""
+    shown: dict[str, pa.Array] = {}
+    for i, one in enumerate(chosen):
+        is_raw = one.way == "parsed" and not selection.rules_for(table, one.column)
+        came = batch.column(i)
+        if one.way == "instant" and _instants(came)[1] is not None:
+            shown[one.column.name] = _instant_texts(came)
+        else:
+            shown[one.column.name] = came if is_raw else rows.column(i)
+    return shown
+
+
+def _instant_texts(array: pa.Array) -> pa.Array:
+    """Days and moments as PostgreSQL writes them, also those that have no place in Arrow's types."""
+    numbers, shift = _since_2000(array)
+    is_date, limits = pa.types.is_date(array.type), np.iinfo(numbers.dtype)
+    # An infinity is an extreme of the type and is not shifted.
+    whole = [n if n in (limits.min, limits.max) else n + shift for n in numbers.tolist()]
+    texts = [moments.written_number(n, is_date=is_date) for n in whole]
+    return pa.array(texts, pa.string(), mask=as_mask(array.is_null()))
+
+
+def _since_2000(array: pa.Array) -> tuple[np.ndarray[tuple[int], np.dtype[np.signedinteger]], int]:
+    """PostgreSQL's own numbers, which the driver's shift let wrap, and how far it shifted them."""
+    whole = pa.int32() if pa.types.is_date(array.type) else pa.int64()
+    numbers = array.view(whole).fill_null(0).to_numpy()
+    shift = _SHIFTS[whole.bit_width // 8]
+    return numbers - numbers.dtype.type(shift), shift
 
 
 def _values(array: pa.Array, one: Chosen, table: Table, selection: Selection) -> tuple[pa.Array, Mask | None]:

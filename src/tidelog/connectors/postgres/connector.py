@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
@@ -18,8 +19,10 @@ from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.slot import Slot
 from tidelog.connectors.postgres.tail import PostgresTail
 from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
+from tidelog.core.metadata import UNDECODABLE
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
+from tidelog.core.strings import Mask
 from tidelog.errors import ConfigError, TidelogError, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
@@ -167,12 +170,16 @@ class PostgresConnector:
         limits += [f"{_key(table, self._config.selection)} <= {literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
         names = ", ".join(identifier(c) for c in columns)
-        return self._select(f"SELECT {names} FROM {self._source(table)}{where}", table, columns)
+        sql = f"SELECT {names} FROM {self._source(table)}{where}"
+        return self._select(sql, table, columns, marks=self._config.selection.failures != "fail")
 
-    def _select(self, sql: str, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _select(
+        self, sql: str, table: Table, columns: Sequence[str], *, marks: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """With `marks`, rows that do not fit their types come marked; without, they are an error."""
         with Session(as_reader(self._config), whole=True) as session:
             for text in session.copy(sql, _ROWS_PER_READ, _BYTES_PER_READ):
-                yield self._typed(text, table, columns)
+                yield self._typed(text, table, columns, marks=marks)
 
     def bounds(self, table: Table, rows: int) -> list[str]:
         if not table.key or not _sorts_alike(table.column(table.key[0]), self._config.selection):
@@ -182,7 +189,7 @@ class PostgresConnector:
             found = [str(row[0]) for row in session.query(sql)]
         return list(dict.fromkeys(found))
 
-    def _typed(self, text: bytes, table: Table, columns: Sequence[str]) -> pa.RecordBatch:
+    def _typed(self, text: bytes, table: Table, columns: Sequence[str], *, marks: bool) -> pa.RecordBatch:
         # The text is one block: Arrow refuses a row that reaches over more than two, and their default is 1 MiB.
         names = [f"c{i}" for i in range(len(columns))]
         texts = csv.read_csv(
@@ -196,18 +203,22 @@ class PostgresConnector:
                 quoted_strings_can_be_null=False,
             ),
         ).combine_chunks()
-        arrays = [self._column(texts.column(i).chunk(0), table, name) for i, name in enumerate(columns)]
-        return pa.record_batch(arrays, names=list(columns))
+        found = [self._column(texts.column(i).chunk(0), table, name, marks) for i, name in enumerate(columns)]
+        arrays, failed = [array for array, _ in found], np.logical_or.reduce([mask for _, mask in found])
+        if not failed.any():
+            return pa.record_batch(arrays, names=list(columns))
+        return pa.record_batch([*arrays, pa.array(failed)], names=[*columns, UNDECODABLE])
 
-    def _column(self, texts: pa.StringArray, table: Table, name: str) -> pa.Array:
+    def _column(self, texts: pa.StringArray, table: Table, name: str, marks: bool) -> tuple[pa.Array, Mask]:
+        """The values, and which of them do not fit their type."""
         column, selection = table.column(name), self._config.selection
         array, failed = decode.values(texts, table, column, selection)
-        if failed.any():
+        if failed.any() and not marks:
             raise UnsupportedChange(
                 f"{table.qualified}.{name} holds a value that does not fit its type in the target.",
                 hint=types.hint(column),
             )
-        return array
+        return array, failed
 
     # -- walks -------------------------------------------------------------------------------------------------
 

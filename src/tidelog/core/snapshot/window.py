@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.contracts import Watermark
-from tidelog.core.fold import META, Run, encode, fold, gaps, leaves_out, match, moves
+from tidelog.core.fold import Run, encode, fold, gaps, leaves_out, match, moves
+from tidelog.core.metadata import BEFORE, COMMIT_TS, META, OP, ORDINAL, POSITION, UNCHANGED, XID
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -30,16 +31,16 @@ _HOPS = 8
 
 
 def stamp(rows: pa.Table, *, position: int, ts_us: int) -> pa.Table:
-    """A chunk's columns as rows of the stream: `_op` is `r`, and nothing is known of a transaction."""
+    """A chunk's columns as rows of the stream: the operation is `r`, and nothing is known of a transaction."""
     count = rows.num_rows
     meta = {
-        "_op": pa.repeat("r", count),
-        "_position": pa.repeat(pa.scalar(position, pa.int64()), count),
-        "_commit_ts": pa.repeat(pa.scalar(ts_us, pa.timestamp("us", "UTC")), count),
-        "_xid": pa.nulls(count, pa.int64()),
-        "_ordinal": pa.array(np.arange(count)),
-        "_before": pa.nulls(count, pa.struct(list(rows.schema))),
-        "_unchanged": pa.nulls(count, pa.list_(pa.string())),
+        OP: pa.repeat("r", count),
+        POSITION: pa.repeat(pa.scalar(position, pa.int64()), count),
+        COMMIT_TS: pa.repeat(pa.scalar(ts_us, pa.timestamp("us", "UTC")), count),
+        XID: pa.nulls(count, pa.int64()),
+        ORDINAL: pa.array(np.arange(count)),
+        BEFORE: pa.nulls(count, pa.struct(list(rows.schema))),
+        UNCHANGED: pa.nulls(count, pa.list_(pa.string())),
     }
     for name, column in meta.items():
         rows = rows.append_column(name, column)
@@ -50,7 +51,7 @@ def uncovered(rows: pa.Table, watermark: Watermark) -> pa.Table:
     """The events that a chunk has not seen."""
     if not rows.num_rows:
         return rows
-    seen = watermark.covers(rows["_position"].to_numpy(), rows["_xid"].to_numpy())
+    seen = watermark.covers(rows[POSITION].to_numpy(), rows[XID].to_numpy())
     return rows.filter(pa.array(~seen))
 
 
@@ -59,7 +60,7 @@ def reconcile(rows: pa.Table, window: Sequence[Run], key: Sequence[str], *, exac
     a key no row can be told from another, and only a truncate counts. `exact`: the chunk has seen nothing of the
     window."""
     window = [run for run in window if run.rows.num_rows]
-    if any(pc.any(pc.equal(run.rows["_op"], "t")).as_py() for run in window):
+    if any(pc.any(pc.equal(run.rows[OP], "t")).as_py() for run in window):
         return rows[:0]
     if not key or not window or not rows.num_rows:
         return rows
@@ -137,7 +138,7 @@ def _changed(window: Sequence[Run], key: list[str]) -> pa.Table:
 
 def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The chunk's rows in the window's shape; they have no old image, whatever its shape."""
-    columns = [pa.nulls(rows.num_rows, f.type) if f.name == "_before" else rows[f.name].cast(f.type) for f in schema]
+    columns = [pa.nulls(rows.num_rows, f.type) if f.name == BEFORE else rows[f.name].cast(f.type) for f in schema]
     return pa.table(columns, schema=schema)
 
 
@@ -145,6 +146,6 @@ def _reads(upserts: pa.Table, schema: pa.Schema) -> pa.Table:
     """Folded rows in the typed shape, with the stamps of their last change."""
     count = upserts.num_rows
     own = {name: pa.nulls(count, schema.field(name).type) for name in META if name not in upserts.column_names}
-    own["_op"] = pa.repeat("r", count).cast(schema.field("_op").type)
+    own[OP] = pa.repeat("r", count).cast(schema.field(OP).type)
     columns = [own[f.name] if f.name in own else upserts[f.name].cast(f.type) for f in schema]
     return pa.table(columns, schema=schema)

@@ -21,6 +21,7 @@ from tidelog.model.version import __version__
 from tidelog.server import models, validation
 from tidelog.server.routes.asked import Admin, Asked, PluginName, Reader, answers, texts
 from tidelog.server.service import Service
+from tidelog.spark import sink_check
 
 router = APIRouter(tags=["plugins"])
 
@@ -95,7 +96,7 @@ def _findings(plugin: Plugin, config: Mapping[str, str]) -> list[Finding]:
     try:
         definition = flat.definition(config[flat.NAME], config)
         with closing(connector_of(definition)) as connector:
-            found = connector.check()
+            found = [*connector.check(), *sink_check.findings(definition, connector)]
     except TidelogError as exc:
         return [Finding("error", "source", exc.message, exc.hint)]
     return [*found, _home(definition.name)]

@@ -13,7 +13,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 
 from tidelog.contracts import Scan
 from tidelog.engine import flat
+from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.definition import connector_of
+from tidelog.engine.home import Home
+from tidelog.engine.set_aside import SetAside
 from tidelog.errors import TidelogError
 from tidelog.model.version import __version__
 from tidelog.server import metrics, models
@@ -77,9 +80,18 @@ def get_tables(name: Name, service: Asked, _: Reader) -> models.Tables:
     service.connector(name)
     counts = service.counts(name)
     rows, message = _rows(service, name)
+    home = Home.at(name)
+    set_aside = {aside.name: str(aside) for aside in SetAside(home).all() if aside.waits}
+    undecodable = {letters.table: letters.records for letters in DeadLetters(home).all()}
     tables = [
-        models.Table(name=table, events=counts.get(table, 0), rows=rows.get(table))
-        for table in sorted({*rows, *counts})
+        models.Table(
+            name=table,
+            events=counts.get(table, 0),
+            rows=rows.get(table),
+            set_aside=set_aside.get(table, ""),
+            undecodable=undecodable.get(table, 0),
+        )
+        for table in sorted({*rows, *counts, *set_aside, *undecodable})
     ]
     return models.Tables(tables=tables, message=message)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidelog.contracts import Sink, Source
 from tidelog.core.evolve import Parse
+from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, nearest
 from tidelog.errors import ConfigError
 from tidelog.spark.sinks import console, delta, delta_options, history
@@ -18,16 +19,33 @@ TYPES: Mapping[str, tuple[tuple[Setting, ...], Callable[..., Sink]]] = {
 }
 
 
+_REQUIREMENTS: Mapping[str, Callable[[Mapping[str, str]], Requirements]] = {
+    "console": console.requirements,
+    "delta": delta.requirements,
+    "history": history.requirements,
+}
+
+
+def requirements(sink: Mapping[str, str]) -> Requirements:
+    """What the sink requires of a table; `sink` are its settings and its `type`."""
+    options = dict(sink)
+    return _REQUIREMENTS[_known(options.pop("type", ""))](options)
+
+
 def create(
     options: Mapping[str, str], *, spark: Any = None, source: Source | None = None, parse: Parse, shape: delta.Shape
 ) -> Sink:
     """The sink that `options` describe. `parse` reads the database's text of a value, `shape` is `Decoder.schema`."""
     rest = dict(options)
-    kind = rest.pop("type", "")
+    kind = _known(rest.pop("type", ""))
+    return TYPES[kind][1](rest, spark=spark, source=source, parse=parse, shape=shape)
+
+
+def _known(kind: str) -> str:
     if kind not in TYPES:
         near = nearest(kind, list(TYPES))
         raise ConfigError(
             f"There is no sink {kind!r}." if kind else "The sink has no type.",
             hint=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(TYPES)}.",
         )
-    return TYPES[kind][1](rest, spark=spark, source=source, parse=parse, shape=shape)
+    return kind

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from tidelog.core.fold import DELETED
+from tidelog.core.metadata import shown
 from tidelog.core.snapshot.window import stamp
 from tidelog.spark.sinks.asking import Asking
 from tidelog.spark.sinks.delta_options import Options
@@ -43,5 +43,5 @@ def read_anew(asking: Asking, columns: Sequence[str], options: Options, position
 
 def _stamped(found: pa.Table, options: Options, position: int) -> pa.Table:
     stamped = stamp(found, position=position, ts_us=time.time_ns() // 1000)
-    rows = stamped.select([*found.column_names, *options.stamps])
-    return rows.append_column(DELETED, pa.repeat(False, rows.num_rows)) if options.soft else rows
+    rows = shown(stamped.select([*found.column_names, *options.stamps]), options.names)
+    return rows.append_column(options.deleted, pa.repeat(False, rows.num_rows)) if options.soft else rows

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tidelog.contracts import Source
 from tidelog.core.fold import Run, match
+from tidelog.core.metadata import POSITION, XID
 from tidelog.core.snapshot import watermark
 from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Column, Table
@@ -87,8 +88,8 @@ class Asking:
             asked = self.note()
         if not asked:
             return False
-        seen, told = watermark.from_json(asked), [run.rows.filter(pc.is_valid(run.rows["_xid"])) for run in runs]
-        return any(seen.covers(rows["_position"].to_numpy(), rows["_xid"].to_numpy()).any() for rows in told)
+        seen, told = watermark.from_json(asked), [run.rows.filter(pc.is_valid(run.rows[XID])) for run in runs]
+        return any(seen.covers(rows[POSITION].to_numpy(), rows[XID].to_numpy()).any() for rows in told)
 
     def _known(self, columns: Sequence[str]) -> Source:
         if self.source is None:

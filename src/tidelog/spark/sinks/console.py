@@ -13,8 +13,10 @@ from typing import Any, TextIO
 
 from tidelog.contracts import Batch, Sink, Source, TableChanges
 from tidelog.core.evolve import Parse
-from tidelog.core.fold import META, in_order
+from tidelog.core.fold import in_order
+from tidelog.core.metadata import BEFORE, META, OP, UNCHANGED
 from tidelog.core.moments import legible
+from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, parse
 from tidelog.model.selection import Selection
 
@@ -48,12 +50,12 @@ def _lines(changes: TableChanges, selection: Selection, limit: int) -> Iterator[
 
 
 def _line(table: str, row: Mapping[str, Any], key: Sequence[str]) -> str:
-    op, unchanged = row["_op"], set(row["_unchanged"] or ())
+    op, unchanged = row[OP], set(row[UNCHANGED] or ())
     if op == "t":
         return f"{table}  truncate"
     names = [n for n in row if n not in META and n not in unchanged]
     shown = (key or names) if op == "d" else names
-    before = {k: row["_before"][k] for k in key} if row["_before"] else {}
+    before = {k: row[BEFORE][k] for k in key} if row[BEFORE] else {}
     moved = f"  was {render(before)}" if any(before[k] not in (None, row[k]) for k in before) else ""
     kept = f"  unchanged {', '.join(sorted(unchanged))}" if unchanged else ""
     return f"{table}  {_WORDS.get(op, op)}  {render({n: row[n] for n in shown})}{moved}{kept}"
@@ -62,6 +64,10 @@ def _line(table: str, row: Mapping[str, Any], key: Sequence[str]) -> str:
 def render(values: Mapping[str, Any]) -> str:
     """JSON with what JSON lacks as text; bytes in hexadecimal."""
     return json.dumps(dict(values), ensure_ascii=False, default=lambda v: v.hex() if isinstance(v, bytes) else str(v))
+
+
+def requirements(options: Mapping[str, str]) -> Requirements:  # noqa: ARG001
+    return Requirements()
 
 
 def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001

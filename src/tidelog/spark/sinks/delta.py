@@ -28,9 +28,7 @@ from tidelog.contracts import FAILURES, Batch, Keys, Sink, Source, TableChanges
 from tidelog.core import evolve
 from tidelog.core.evolve import Step
 from tidelog.core.fold import (
-    DELETED,
     ROW,
-    STAMPS,
     Folded,
     Ints,
     Run,
@@ -43,7 +41,9 @@ from tidelog.core.fold import (
     match,
     require_keys,
 )
-from tidelog.errors import ConfigError
+from tidelog.core.metadata import COMMIT_TS, DELETED, OP, STAMPS, shown
+from tidelog.core.requirements import Requirements
+from tidelog.errors import TableRefused, UnsupportedChange
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 from tidelog.spark.sinks import backfill, delta_jars, delta_spark
@@ -59,8 +59,6 @@ Shape = Callable[[Table, Selection], pa.Schema]
 """`Decoder.schema`: the typed columns of a table version."""
 
 LOG = logging.getLogger("tidelog.sinks.delta")
-
-DELETED_AT = "_deleted_at"
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,10 @@ class DeltaSink:
             lambda c: self._uri(c.table),
             lambda c: marks[c.table.id].is_on(self._target(c.table)),
         )
-        keys = {c.table.id: _key(batch, c.table) for turn in todo for c in turn}
+        for turn in todo:
+            for changes in turn:
+                self._require(changes.table, batch.selection)
+        keys = {c.table.id: batch.selection.key_of(c.table) for turn in todo for c in turn}
         for turn in todo:
             # every place is written down before any is taken: tables that swap names need both old contents
             places = [self._places.settle(batch.query, c.table, self._uri(c.table)) for c in turn]
@@ -110,7 +111,7 @@ class DeltaSink:
                 _Job(batch, c, keys[c.table.id], target, marks[c.table.id])
                 for c, target in zip(turn, targets, strict=True)
             ]
-            _each(self._apply, jobs, self.options.parallel)
+            _each(self._apply_or_refuse, jobs, self.options.parallel)
         self._bury(batch)
 
     def _occupy(self, batch: Batch, table: Table, place: Place) -> Target:
@@ -151,6 +152,13 @@ class DeltaSink:
             place.origin,
         )
         return {MISSING: "true", ASKED: OPEN}
+
+    def _apply_or_refuse(self, job: _Job) -> None:
+        """What cannot be done for one table is no reason to leave the others."""
+        try:
+            self._apply(job)
+        except UnsupportedChange as exc:
+            raise TableRefused.of(job.table.id, exc.message, hint=exc.hint) from exc
 
     def _apply(self, job: _Job) -> None:
         properties = job.target.properties()
@@ -253,11 +261,11 @@ class DeltaSink:
             yield folded.upserts.select(key) if folded is not None else keep.schema.empty_table()
             yield from keep.portions()
 
-        found = job.target.strangers(key, known, DELETED if soft else None)
+        found = job.target.strangers(key, known, self.options.deleted if soft else None)
         ghosts = found.take(np.unique(encode(found), return_index=True)[1])  # rows from before a new key have none
         if ghosts.num_rows:
             LOG.info("%s: %d rows are gone since the last snapshot", job.table.qualified, ghosts.num_rows)
-            job.target.merge(_ending(ghosts, job.key, soft), None)
+            job.target.merge(_ending(ghosts, job.key, self.options), None)
 
     def _commit(self, target: Target, folded: Folded, key: tuple[str, ...], mark: Mark) -> None:
         if folded.empty:
@@ -271,15 +279,16 @@ class DeltaSink:
     def _stamped(self, folded: Folded) -> pa.Table:
         rows = folded.upserts
         drop = [c for c in (*STAMPS, DELETED) if c not in self.options.stamps and c in rows.column_names]
-        kept = rows.drop_columns(drop)
+        kept = shown(rows.drop_columns(drop), self.options.names)
         if not self.options.soft:
             return kept
-        ended = pc.if_else(rows[DELETED], rows["_commit_ts"], pa.scalar(None, rows["_commit_ts"].type))
-        return kept.append_column(DELETED, rows[DELETED]).append_column(DELETED_AT, ended)
+        ended = pc.if_else(rows[DELETED], rows[COMMIT_TS], pa.scalar(None, rows[COMMIT_TS].type))
+        marked = kept.append_column(self.options.deleted, rows[DELETED])
+        return marked.append_column(self.options.deleted_at, ended)
 
     def _merge(self, folded: Folded, rows: pa.Table, key: tuple[str, ...]) -> Merge:
         columns = tuple(rows.column_names)
-        reads = pc.equal(folded.upserts["_op"], "r").to_numpy() & ~gaps(folded)
+        reads = pc.equal(folded.upserts[OP], "r").to_numpy() & ~gaps(folded)
         flags = {name: f"{KEEP}{i}" for i, name in enumerate(folded.keeps)}
         for name, flag in flags.items():
             rows = rows.append_column(flag, pa.array(folded.keeps[name]))
@@ -288,26 +297,20 @@ class DeltaSink:
             ends = folded.deletes.select(list(key)).append_column(DELETE, pa.repeat(True, gone))
             rows = pa.concat_tables([rows, ends], promote_options="default")
             reads = np.concatenate([reads, np.zeros(gone, np.bool_)])
-        return Merge(rows, key, columns, flags, gone > 0, _ghosts(folded.truncated_at), reads=reads)
+        return Merge(rows, key, columns, flags, gone > 0, _ghosts(folded.truncated_at, self.options), reads=reads)
 
     def _wanted(self, table: Table, selection: Selection) -> pa.Schema:
         shape = self.shape(table, selection)
-        own = [shape.field(n) for n in self.options.stamps]
+        own = [shape.field(name).with_name(self.options.names[name]) for name in self.options.stamps]
         if self.options.soft:
-            own += [pa.field(DELETED, pa.bool_()), pa.field(DELETED_AT, shape.field("_commit_ts").type)]
+            moment = shape.field(COMMIT_TS).type
+            own += [pa.field(self.options.deleted, pa.bool_()), pa.field(self.options.deleted_at, moment)]
         columns = selection.columns_of(table)
-        if clash := {f.name for f in own} & {c.name for c in columns}:
-            raise ConfigError(
-                f"{table.qualified} has a column {clash.pop()}, a name that the sink needs.",
-                hint="Rename it, or leave it out with column.exclude.list.",
-            )
-        folded = [c.name.lower() for c in columns]
-        if twice := next((c.name for c in columns if folded.count(c.name.lower()) > 1), None):
-            raise ConfigError(
-                f"{table.qualified} has two columns {twice!r} that differ in upper and lower case only.",
-                hint="Delta does not tell them apart: leave one out with column.exclude.list.",
-            )
         return pa.schema([*evolve.describe(shape, columns), *own])
+
+    def _require(self, table: Table, selection: Selection) -> None:
+        if obstacle := self.options.requirements.obstacle(table, selection):
+            raise TableRefused.of(table.id, obstacle.reason, hint=obstacle.cure)
 
     def _bury(self, batch: Batch) -> None:
         """Dead letters, once."""
@@ -346,32 +349,23 @@ def _mark(batch: Batch, table: Table, *, is_first: bool) -> Mark:
     return Mark(f"{batch.query}:{table.id}:{table.qualified}", batch.id, former)
 
 
-def _key(batch: Batch, table: Table) -> tuple[str, ...]:
-    key = batch.selection.key_of(table)
-    if not key:
-        raise ConfigError(
-            f"{table.qualified} has no key, so its rows cannot be merged.",
-            hint="Give it a primary key, or REPLICA IDENTITY FULL and message.key.columns, or use the sink `history`.",
-        )
-    return key
-
-
-def _ending(keys: pa.Table, key: tuple[str, ...], soft: bool) -> Merge:
+def _ending(keys: pa.Table, key: tuple[str, ...], options: Options) -> Merge:
     """Rows that end, without a change of the log that says when."""
-    if not soft:
+    if not options.soft:
         return Merge(keys.append_column(DELETE, pa.repeat(True, keys.num_rows)), key, key, deletes=True, inserts=False)
     now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-    rows = keys.append_column(DELETED, pa.repeat(True, keys.num_rows))
-    rows = rows.append_column(DELETED_AT, pa.repeat(now, keys.num_rows))
+    rows = keys.append_column(options.deleted, pa.repeat(True, keys.num_rows))
+    rows = rows.append_column(options.deleted_at, pa.repeat(now, keys.num_rows))
     return Merge(rows, key, tuple(rows.column_names), inserts=False)
 
 
-def _ghosts(truncated_at: pa.Scalar | None) -> dict[str, str]:
+def _ghosts(truncated_at: pa.Scalar | None, options: Options) -> dict[str, str]:
     """A truncate of a soft target: every row that the batch does not bring back is deleted."""
     if truncated_at is None:
         return {}
     moment = truncated_at.as_py().isoformat()
-    return {DELETED: "true", DELETED_AT: f"COALESCE(t.{DELETED_AT}, CAST('{moment}' AS TIMESTAMP))"}
+    marked_at = options.deleted_at
+    return {options.deleted: "true", marked_at: f"COALESCE(t.{marked_at}, CAST('{moment}' AS TIMESTAMP))"}
 
 
 def _each(work: Callable[[_Job], None], jobs: Sequence[_Job], parallel: int) -> None:
@@ -382,6 +376,10 @@ def _each(work: Callable[[_Job], None], jobs: Sequence[_Job], parallel: int) -> 
         return
     with ThreadPoolExecutor(min(parallel, len(jobs)), thread_name_prefix="tidelog-sink") as pool:
         list(pool.map(work, jobs))
+
+
+def requirements(options: Mapping[str, str]) -> Requirements:
+    return Options.of(options).requirements
 
 
 def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: evolve.Parse, shape: Shape) -> Sink:

@@ -31,7 +31,11 @@ from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
 from tidelog.core import moments
 from tidelog.core.evolve import Parse, Step, as_text, plain
 from tidelog.core.fold import in_order
+from tidelog.core.metadata import BEFORE, PREFIX, shown, visible
+from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, parse
+from tidelog.errors import TableRefused
+from tidelog.model.selection import Selection
 from tidelog.spark.sinks import delta, delta_options
 from tidelog.spark.sinks.console import render
 from tidelog.spark.sinks.target import Beginnings, Engine, Mark, Target, own_uri, uri
@@ -40,7 +44,7 @@ SETTINGS = (
     *(
         s
         for s in delta_options.SETTINGS
-        if s.name in {"path", "engine", "optimize.every", "retention.hours", "stage", "storage"}
+        if s.name in {"path", "engine", "metadata.prefix", "optimize.every", "retention.hours", "stage", "storage"}
     ),
     Setting("format", "Files or a Delta table.", "parquet", choices=("parquet", "delta")),
 )
@@ -52,17 +56,25 @@ class HistorySink:
 
     path: str
     append: Callable[[str, Sequence[pa.Table], Mark], None]
+    prefix: str = PREFIX
+    requirements: Requirements = field(default_factory=Requirements)
     _beginnings: Beginnings = field(default_factory=Beginnings, init=False)
 
     def apply(self, batch: Batch) -> None:
         marks = _marks(batch, is_first=self._beginnings.has(batch))
         for changes, mark in zip(batch.tables, marks, strict=True):
-            runs = list(_runs(changes))
+            self._require(changes, batch.selection)
+            runs = [shown(run, visible(self.prefix)) for run in _runs(changes)]
             if runs:
                 self.append(uri(self.path, changes.table.schema, changes.table.name), runs, mark)
         if batch.failures is not None and batch.failures.num_rows:
             mark = Mark(f"{batch.query}:history:_dead_letters", batch.id)
             self.append(own_uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
+
+    def _require(self, changes: TableChanges, selection: Selection) -> None:
+        for version, _ in changes.rows:
+            if obstacle := self.requirements.obstacle(version, selection):
+                raise TableRefused.of(changes.table.id, obstacle.reason, hint=obstacle.cure)
 
 
 def _marks(batch: Batch, *, is_first: bool) -> Iterator[Mark]:
@@ -83,11 +95,11 @@ def _runs(changes: TableChanges) -> Iterator[pa.Table]:
     for _, rows in in_order(changes.rows):
         if not rows.num_rows:
             continue
-        shown = rows.set_column(rows.column_names.index("_before"), "_before", _texts(rows["_before"]))
-        if gathered and not gathered[0].schema.equals(shown.schema):
+        readable = rows.set_column(rows.column_names.index(BEFORE), BEFORE, _texts(rows[BEFORE]))
+        if gathered and not gathered[0].schema.equals(readable.schema):
             yield pa.concat_tables(gathered)
             gathered = []
-        gathered.append(shown)
+        gathered.append(readable)
     if gathered:
         yield pa.concat_tables(gathered)
 
@@ -135,15 +147,17 @@ class ParquetFiles:
     def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
         place, root = filesystem(where, self.storage)
         place.create_dir(root, recursive=True)
+        self._drop(place, root, mark.app, mark.version, first=len(runs))
         for i, rows in enumerate(runs):
             self._put(place, root, _file(mark.app, mark.version, i), rows)
         if mark.former:
-            self._drop(place, root, mark)
+            self._drop(place, root, mark.former, mark.version)
 
     @staticmethod
-    def _drop(place: fs.FileSystem, root: str, mark: Mark) -> None:
-        """The files of the same batch under the names that they had before, the first last: it tells of the others."""
-        names = (f"{root}/{_file(mark.former, mark.version, i)}" for i in count())
+    def _drop(place: fs.FileSystem, root: str, app: str, version: int, *, first: int = 0) -> None:
+        """Files that an earlier attempt at the batch has left: it may have had more of them, under other settings, or
+        other names for them. The first goes last: it tells of the others."""
+        names = (f"{root}/{_file(app, version, i)}" for i in count(first))
         there = list(takewhile(lambda name: place.get_file_info(name).type != fs.FileType.NotFound, names))
         for name in reversed(there):
             place.delete_file(name)
@@ -241,13 +255,20 @@ def _cast(rows: pa.Table, shape: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=pa.schema([shape.field(n) for n in columns]))
 
 
-def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
+def requirements(options: Mapping[str, str]) -> Requirements:
     raw = _options(options)
+    names = tuple(visible(raw["metadata.prefix"]).values())
+    return Requirements(folds_case=raw["format"] == "delta", reserved=names, every_version=True)
+
+
+def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
+    raw, required = _options(options), requirements(options)
     if raw["format"] == "parquet":
-        return HistorySink(raw["path"], ParquetFiles(delta_options.storage(raw["storage"])))
+        files = ParquetFiles(delta_options.storage(raw["storage"]))
+        return HistorySink(raw["path"], files, raw["metadata.prefix"], required)
     rest = {name: text for name, text in options.items() if name != "format"}
     chosen = delta_options.Options.of(rest)
-    return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark), chosen.properties))
+    return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark), chosen.properties), chosen.prefix, required)
 
 
 def _options(options: Mapping[str, str]) -> dict[str, Any]:

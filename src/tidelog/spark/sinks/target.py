@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from tidelog.contracts import Batch
 from tidelog.core.evolve import Step
 from tidelog.core.fold import Mask
+from tidelog.core.metadata import hidden
 from tidelog.core.moments import distant
 
-DELETE = "__tidelog_delete"
-KEEP = "__tidelog_keep_"
+DELETE = hidden("delete")
+KEEP = hidden("keep_")
 
 Quote = Callable[[str], str]
 Known = Callable[[], Iterable[pa.Table]]

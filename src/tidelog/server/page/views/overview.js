@@ -233,8 +233,15 @@ function tablesPanel(name) {
 function tableRow(first) {
   const events = h("td.right");
   const rows = h("td.right");
-  const element = h("tr", { "data-table": first.name }, h("td.break", first.name), events, rows);
-  const update = (table) => (say(events, number(table.events)), say(rows, number(table.rows)));
+  const undelivered = h("p.hint", { hidden: true });
+  const element = h("tr", { "data-table": first.name }, h("td.break", first.name, undelivered), events, rows);
+  const update = (table) => {
+    say(events, number(table.events));
+    say(rows, number(table.rows));
+    const letters = table.undecodable ? `${number(table.undecodable)} records could not be decoded.` : "";
+    say(undelivered, [table.set_aside && `Set aside: ${table.set_aside}`, letters].filter(Boolean).join(" "));
+    undelivered.hidden = !table.set_aside && !letters;
+  };
   return { element, update };
 }
 

@@ -1,0 +1,105 @@
+"""Can the sink take what the source gives? `check` asks before anything runs, and `run` asks the same at its start."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tidelog.contracts import Connector, Finding
+from tidelog.engine.definition import Definition
+from tidelog.errors import ConfigError, TidelogError
+from tidelog.model.schema import Table
+from tidelog.model.selection import Selection
+
+
+def require_usable(definition: Definition) -> None:
+    """The packages of the sink are installed, and its local folders can be written; nothing is left there."""
+    if _needs_delta(definition.sink):
+        from tidelog.spark.sinks.delta_rust import driver
+
+        driver()
+    for what, setting, path in _places(definition):
+        if "://" not in path:
+            _require_writable(what, setting, path)
+
+
+def findings(definition: Definition, connector: Connector) -> Iterator[Finding]:
+    try:
+        require_usable(definition)
+        _require_reachable(definition)
+    except TidelogError as exc:
+        yield Finding("error", "sink", exc.message, exc.hint)
+    else:
+        yield Finding("ok", "sink", f"The sink {definition.sink['type']} can be used.")
+    yield from _tables(definition, connector)
+
+
+def _tables(definition: Definition, connector: Connector) -> Iterator[Finding]:
+    try:
+        tables, selection = connector.tables(), connector.selection()
+    except TidelogError:  # the source's own findings tell of it
+        return
+    refused = _refused(definition, tables, selection)
+    level = "error" if len(refused) == len(tables) else "warning"
+    for name, reason, cure in refused:
+        meaning = reason if level == "error" else f"{reason} It is set aside, and the other tables go on."
+        yield Finding(level, name, meaning, cure)
+
+
+def _refused(definition: Definition, tables: Sequence[Table], selection: Selection) -> list[tuple[str, str, str]]:
+    from tidelog.spark import sinks
+
+    required = sinks.requirements(definition.sink)
+    found = [(table.qualified, required.obstacle(table, selection)) for table in tables]
+    return [(name, obstacle.reason, obstacle.cure) for name, obstacle in found if obstacle is not None]
+
+
+def _needs_delta(sink: Mapping[str, str]) -> bool:
+    writes_delta = sink["type"] == "delta" or sink.get("format") == "delta"
+    return writes_delta and sink.get("engine", "auto") != "spark"
+
+
+def _places(definition: Definition) -> list[tuple[str, str, str]]:
+    """What each place is, which setting names it, and its path."""
+    named = (
+        ("The sink's path", "sink: path", definition.sink.get("path", "")),
+        ("The sink's stage", "sink: stage", definition.sink.get("stage", "")),
+        ("The journal's path", "journal: path", definition.storage.path),
+    )
+    return [(what, setting, path.removeprefix("file://")) for what, setting, path in named if path]
+
+
+def _require_writable(what: str, setting: str, path: str) -> None:
+    """Rights alone do not tell of a full or a read-only disk: so a file without a name is written."""
+    folder = Path(path).absolute()
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not there.is_dir():
+        raise ConfigError(f"{what} {path} cannot be a folder: {there} is a file.", hint=f"Change {setting}.")
+    try:
+        with tempfile.TemporaryFile(dir=there) as probe:
+            probe.write(b"tidelog")
+    except OSError as exc:
+        raise ConfigError(
+            f"{what} {path} cannot be written ({exc.strerror or exc} in {there}).",
+            hint=f"Change {setting}, or the rights.",
+        ) from exc
+
+
+def _require_reachable(definition: Definition) -> None:
+    """The target's storage answers, with the settings that the sink has for it."""
+    path = definition.sink.get("path", "")
+    if "://" not in path or not _needs_delta(definition.sink):
+        return
+    from tidelog.spark.sinks.delta_options import storage
+    from tidelog.spark.sinks.delta_rust import driver
+    from tidelog.spark.sinks.target import own_uri
+
+    options = storage({name: text for name, text in definition.sink.items() if name.startswith("storage.")})
+    try:
+        driver().DeltaTable.is_deltatable(own_uri(path, "_tables"), storage_options=options)
+    except Exception as exc:  # delta-rs raises OSError, ValueError and errors of its own, by the kind of storage
+        said = str(exc).splitlines()[0][:200]
+        raise ConfigError(
+            f"The sink's path {path} cannot be reached: {said}", hint="Check the path and the settings under storage."
+        ) from exc
