@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from tests.patience import Patience, wait_for_exit
 from tests.servers import Database
+from tests.spark.prepared import prepare_source
 from tests.spark.workload import SCHEMA, Change, Workload
 from tidelog.cli.verify import target_of
 from tidelog.engine.definition import connector_of, load
@@ -80,8 +81,7 @@ class Crash:
         with database.connect() as connection:
             connection.execute(SCHEMA)
         for file in self._files:
-            definition = load(file)
-            connector_of(definition).prepare()
+            prepare_source(load(file), folder / "home")
 
     def write(self, changes: int, kills: int) -> Workload:
         """Commit at least `changes` while the driver is killed `kills` times."""

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from tests.patience import Patience, wait_for_exit
 from tests.servers import Database
 from tests.spark.conftest import source_of
+from tests.spark.prepared import prepare_source
 from tidelog import UnsupportedChange
 from tidelog.engine.control import Control, alone
 from tidelog.engine.definition import Definition, connector_of, from_mapping
@@ -206,9 +207,7 @@ def _definition(database: Database, folder: Path, table: str, name: str) -> dict
 def _shop(database: Database, folder: Path, edit: str, spark: SparkSession) -> Shop:
     database.execute(f"CREATE TABLE {edit} (id int PRIMARY KEY, amount numeric(8, 2))")
     definition = from_mapping(_definition(database, folder, edit, edit))
-    connector = connector_of(definition)
-    connector.prepare()
-    connector.close()
+    prepare_source(definition)
     return Shop(database, folder, edit, definition, spark)
 
 

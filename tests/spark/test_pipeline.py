@@ -14,10 +14,10 @@ from tests.patience import Patience
 from tests.proxy import Proxy
 from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
+from tests.spark.prepared import prepare_source
 from tidelog import ConfigError, PositionLost, TransientError, UnsupportedChange
 from tidelog.engine import checkpoint
 from tidelog.engine.control import Control, alone
-from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
 from tidelog.engine.startup import WAITING
@@ -27,8 +27,7 @@ from tidelog.stores import open_store
 
 
 def prepare(pipeline: Pipeline) -> None:
-    definition = pipeline.definition
-    connector_of(definition).prepare()
+    prepare_source(pipeline.definition)
 
 
 def capture_only(pipeline: Pipeline, events: int) -> None:

@@ -23,6 +23,7 @@ import pytest
 from tests.integration.postgres.test_snapshot_standby import replay, standby_of, telling_of_transactions
 from tests.patience import Patience, wait_for_exit
 from tests.servers import Database, Postgres
+from tests.spark.prepared import prepare_source
 from tidelog.cli.verify import target_of
 from tidelog.engine.definition import connector_of, load
 from tidelog.engine.verify import verify
@@ -152,9 +153,7 @@ class Stress:
         )
 
     def prepare(self) -> None:
-        connector = connector_of(load(self._file))
-        connector.prepare()
-        connector.close()
+        prepare_source(load(self._file), self._folder / "home")
 
     def run_and_kill(self, dice: random.Random, share: float) -> None:
         """Die once a share of the rows is delivered, or somewhat later."""
