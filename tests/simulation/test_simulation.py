@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.run import Simulation
 from tests.simulation.world import FAULTS, Wrong
 
-SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 1_000, 20_000, 600, 10
+SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 2_000, 20_000, 600, 10
 
 
 def play(seeds: range, fault: str = "") -> None:
