@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.installed-demo
-ALL    := $(VENV)/.installed-all
+ALL    := $(VENV)/.installed-all$(if $(SPARK),-spark-$(SPARK))
 BENCH  := $(VENV)/.installed-bench
 WITH_JAVA := . scripts/java.sh &&
 # As many workers as the machine bears (tests/machine.py), each file as a whole, the longest first (tests/schedule.py).
@@ -21,7 +21,7 @@ help: ## List the targets
 demo: $(DEMO) ## Stream a shop from an embedded PostgreSQL into Delta and verify it (KEEP=1 leaves it running)
 	@$(WITH_JAVA) $(BIN)/python -m demo.run $(if $(KEEP),--keep)
 
-test: $(ALL) ## Install what the tests need, and run them
+test: $(ALL) ## Install what the tests need, and run them (SPARK=4.3.0 for another Spark than the locked one)
 	@$(WITH_SERVERS) $(BIN)/pytest $(TOGETHER) -m "not long" $(ARGS)
 
 test-long: $(ALL) ## The full campaigns: more seeds, more kills, more servers
@@ -61,8 +61,9 @@ $(DEMO): pyproject.toml requirements.lock
 	@touch $@
 
 $(ALL): pyproject.toml requirements.lock
-	@PYTHON=$(PYTHON) scripts/install.sh postgres,oracle,iseries,delta,server,demo,test,check
-	@touch $@ $(DEMO)
+	@PYTHON=$(PYTHON) SPARK=$(SPARK) scripts/install.sh postgres,oracle,iseries,delta,server,demo,test,check
+	@rm -f $(VENV)/.installed-*
+	@touch $@ $(if $(SPARK),,$(DEMO))
 
 $(BENCH): pyproject.toml requirements.lock
 	@PYTHON=$(PYTHON) scripts/install.sh postgres,oracle,iseries,delta,server,demo,test,check,bench

@@ -43,6 +43,7 @@ from tidelog.core.snapshot.watermark import Replayed
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark.sinks import stretches
+from tidelog.spark.versions import DELTA_PACKAGES, installed_version, minor
 
 SPARK = "TIDELOG_TEST_DELTA_SPARK" in os.environ
 """Set by `tests/spark/test_sink_delta_spark.py`: a JVM gets its jars when it starts, so Delta needs a process."""
@@ -51,7 +52,7 @@ SPARK = "TIDELOG_TEST_DELTA_SPARK" in os.environ
 @pytest.fixture(scope="session")
 def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     delta = {
-        "spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0",
+        "spark.jars.packages": DELTA_PACKAGES[minor(str(installed_version()))],
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests import patience
+from tidelog.spark.versions import DELTA_PACKAGES, installed_version, minor
 
 SUITE = "tests/contract/test_sinks.py"
+SPARK = minor(str(installed_version()))
 
 
+@pytest.mark.skipif(SPARK not in DELTA_PACKAGES, reason=f"Delta has no release for Spark {SPARK}")
 @pytest.mark.parametrize("which", ["not long", pytest.param("long", marks=pytest.mark.long)])
 @pytest.mark.timeout(1800)
 def test_the_suite_on_spark(which: str) -> None:
