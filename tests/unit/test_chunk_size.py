@@ -139,6 +139,12 @@ def test_wide_rows_bound_a_reading() -> None:
         assert machine.sizes_seen[-1] <= max(2_000, 1_024)
 
 
+def test_rows_of_megabytes_are_read_a_few_at_a_time() -> None:
+    found = Manifest("a", rows=2_000, bytes=2_000 * (2 << 20), ms=4_000)
+    assert sizes.after(2_000, found, Cost(), Cost(), Bounds()) == 32
+    assert sizes.after(32, Manifest("a", rows=32, bytes=32 << 10, ms=5), Cost(), Cost(), Bounds()) > 32
+
+
 def test_a_few_rows_say_nothing() -> None:
     """The end of a table, or a stretch of which most was deleted."""
     found = Manifest("a", rows=9, bytes=900, ms=20)

@@ -48,9 +48,10 @@ def after(size: int, found: Manifest, batch: Cost, reading: Cost, bounds: Bounds
         ms = max(2 * target_ms - batch.fixed_ms, target_ms, unnoticed_ms)
         in_time = found.rows * target_ms // max(1, found.ms)
         whole = max(int(ms / batch.row_ms / max(1, bounds.parallelism)), in_time // _PART_MIN)
-    room = _BYTES_MAX * found.rows // max(1, found.bytes)
+    room = max(1, _BYTES_MAX * found.rows // max(1, found.bytes))
     wanted = max(min(read, whole), last // _SHRINK_MAX)
-    return max(least, min(wanted, room, max(_MAX, least), max(last, found.rows * _GROWTH_MAX)))
+    bounded = max(least, min(wanted, max(_MAX, least), max(last, found.rows * _GROWTH_MAX)))
+    return min(bounded, room)  # a few rows of many megabytes are a reading too
 
 
 def _readable(found: Manifest, reading: Cost, rows_ms: float, target_ms: int) -> int:
