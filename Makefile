@@ -58,6 +58,7 @@ clean: ## Remove what the targets made
 
 $(DEMO): pyproject.toml requirements.lock
 	@PYTHON=$(PYTHON) scripts/install.sh postgres,delta,server,demo
+	@rm -f $(VENV)/.installed-*
 	@touch $@
 
 $(ALL): pyproject.toml requirements.lock
@@ -67,4 +68,5 @@ $(ALL): pyproject.toml requirements.lock
 
 $(BENCH): pyproject.toml requirements.lock
 	@PYTHON=$(PYTHON) scripts/install.sh postgres,oracle,iseries,delta,server,demo,test,check,bench
-	@touch $@ $(ALL) $(DEMO)
+	@rm -f $(VENV)/.installed-*
+	@touch $@ $(VENV)/.installed-all $(DEMO)

@@ -255,7 +255,7 @@ def test_check_names_the_tables_that_the_sink_cannot_take(
     assert main(["check", file]) == 0
     out = capsys.readouterr().out
     assert "! public.notes: public.notes has no key" in out
-    assert "It is set aside, and the other tables go on.\n    Give it a primary key" in out
+    assert "It will be set aside; the other tables are not affected.\n    Give it a primary key" in out
     assert "! public.twins: public.twins has two columns 'v'" in out
     assert out.endswith("ready: 0 errors, 2 warnings\n")
     monkeypatch.setattr(stub, "tables", lambda: [keyless])
@@ -380,7 +380,10 @@ def test_status_and_verify_name_what_is_not_delivered(
     assert main(["status", file]) == 0
     out = capsys.readouterr().out
     assert "  set aside public.t: public.t has no key. Give it a primary key.\n" in out
-    assert "  letters   public.t: 1 record could not be decoded (1 set aside); the last: column v: no number\n" in out
+    assert (
+        "  undecoded public.t: 1 record could not be decoded (1 kept as dead letters); the last: column v: no number\n"
+        in out
+    )
     give(monkeypatch, stub.rows.slice(1))
     assert main(["verify", file]) == 1
     out = capsys.readouterr().out

@@ -17,7 +17,6 @@ from tidelog.cli.loading import loaded
 from tidelog.contracts import Finding
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
-from tidelog.spark.sink_check import findings
 
 EXAMPLE = """\
 example:
@@ -30,6 +29,8 @@ def configure(_: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from tidelog.spark.sink_check import findings  # it refuses a Spark that tidelog does not run on
+
     definition, connector = loaded(arguments.file)
     with closing(connector):
         found = [*connector.check(), *findings(definition, connector), _home(definition.name)]

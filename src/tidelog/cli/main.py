@@ -1,7 +1,8 @@
 """`tidelog`: finds the command and turns errors into one sentence and its cure.
 
 Exit codes: 0 all is well, 1 `verify` found differences or an awaited snapshot was not done, 2 something has to be
-changed first, 130 interrupted. No stack trace is shown unless `--debug` asks for it.
+changed first or `verify` could not compare a table, 130 interrupted. No stack trace is shown unless `--debug` asks for
+it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from tidelog.cli.signals import setting
 from tidelog.cli.spark_options import add_spark_options, spark_options, with_spark
 from tidelog.engine.home import Home
 from tidelog.engine.notices import log_into
-from tidelog.spark.sink_check import require_usable
 
 if TYPE_CHECKING:
     from tidelog.spark.progress import Progress
@@ -40,6 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from tidelog.spark.sink_check import require_usable  # it refuses a Spark that tidelog does not run on
+
     definition = with_spark(loaded(arguments.file)[0], spark_options(arguments))
     require_usable(definition)
     home = Home.open(definition.name)

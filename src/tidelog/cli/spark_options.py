@@ -28,7 +28,10 @@ def spark_options(arguments: argparse.Namespace) -> dict[str, str]:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
-        raise ConfigError(f"--conf {text} is no setting of Spark.", hint="Write --conf spark.executor.memory=2g")
+        raise ConfigError(
+            f"--conf {name} is not a setting of Spark.",
+            hint="Write --conf NAME=VALUE, where NAME starts with spark., such as --conf spark.executor.memory=2g.",
+        )
     return f"conf.{name}", value
 
 

@@ -89,7 +89,7 @@ def text(report: dict[str, Any]) -> str:
         lines += _captured(written)
     lines += _snapshots(report["snapshots"], alive=report["run_pid"] is not None)
     lines += [_row("set aside", f"{a['name']}: {a['reason']} {a['cure']}") for a in report["set_aside"]]
-    lines += [_row("letters", _letters_text(TableLetters(**raw))) for raw in report["dead_letters"]]
+    lines += [_row("undecoded", _letters_text(TableLetters(**raw))) for raw in report["dead_letters"]]
     lines.append(_row("source", _told(report["source"])))
     lines.append(_row("state", report["home"]))
     return "\n".join(lines)

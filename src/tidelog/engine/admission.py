@@ -58,7 +58,7 @@ class TakesAll:
 
 
 class Admission:
-    """A pipeline's sink."""
+    """Decides which tables a pipeline's sink gets, and requests a snapshot when one can return."""
 
     def __init__(self, requirements: Requirements, set_aside: SetAside) -> None:
         self._requirements = requirements
@@ -70,8 +70,8 @@ class Admission:
     # -- the planner -----------------------------------------------------------------------------------------------
 
     def admit(self, tables: Sequence[Table], selection: Selection, *, anew: bool = False) -> list[Table]:
-        """The captured tables that the sink can take, and that are not set aside already; the others are. `anew`: all
-        that it gives back will be read."""
+        """Returns the captured tables that the sink can take and that are not set aside; sets the others aside. With
+        `anew`, every returned table is about to be read in full."""
         self._has_admitted = True
         if anew:
             self._forget_positions()
@@ -90,7 +90,8 @@ class Admission:
                 self._set_aside.put(replace(aside, hidden=hidden))
 
     def _forget_positions(self) -> None:
-        """They may be those of another log. What the sink could not take so far stays set aside."""
+        """Forgets tables whose `until` may be a position in another log. Tables that the sink cannot take stay set
+        aside."""
         for aside in self._set_aside.all():
             if aside.until is not None:
                 self._set_aside.remove(aside)
@@ -180,8 +181,8 @@ class Admission:
 
 
 def _after(changes: TableChanges, aside: Aside) -> TableChanges | None:
-    """What the snapshot that ends the setting aside does not bring: its own rows, and the log's events after it was
-    asked for. None if nothing is left."""
+    """The rows to deliver of a table that was set aside: rows read by its returning snapshot, and log events after
+    `until`. None if nothing is left."""
     if aside.until is None:
         return None
     runs = [(version, _rows_after(rows, aside.until)) for version, rows in changes.rows]

@@ -1,6 +1,7 @@
 """Backoff: how long to wait before an operation that failed is retried, and what the log says about it.
 
-One schedule for every retry of a run: the delay doubles with each failure in a row, up to a limit.
+One schedule for every retry of a run, except for chunk readings (`trouble`): the delay doubles with each failure in a
+row, up to a limit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Backoff:
     def succeeded(self) -> None:
         """The next failure is the first one again."""
         if self.failures:
-            _LOG.info("%s: succeeded after %d failed attempts", self._operation, self.failures)
+            _LOG.info("%s: succeeded on attempt %d", self._operation, self.failures + 1)
         self.failures = 0
         self._logged_reason = ""
 

@@ -19,7 +19,7 @@ MESSAGES = "messages"
 
 
 def names_of(letters: pa.Table) -> list[str]:
-    """Of each record its table."""
+    """The table name of each record."""
     return [name or MESSAGES for name in letters["table"].to_pylist()]
 
 
@@ -41,12 +41,11 @@ class TableLetters:
 
     def counted(self) -> str:
         """How many there are, in words."""
-        parts = ((self.set_aside, "set aside"), (self.left_out, "left out"))
+        parts = ((self.set_aside, "kept as dead letters"), (self.left_out, "dropped"))
         return ", ".join(f"{count:,} {what}" for count, what in parts if count)
 
     def __str__(self) -> str:
-        fate = " or ".join(w for n, w in ((self.set_aside, "set aside"), (self.left_out, "left out")) if n)
-        return f"Records of {self.table} could not be decoded and were {fate}. The last: {self.reason}."
+        return f"Records of {self.table} could not be decoded: {self.counted()}. Last reason: {self.reason}."
 
 
 class DeadLetters:

@@ -46,9 +46,14 @@ def starts_over(
     if home.has_begun:
         if fresh:
             raise _not_empty(definition.name, home)
+        home.first_start.unlink(missing_ok=True)  # a choice counts once
         return False
     mode = connector.snapshot_settings().mode
     if mode == "no_data":
+        if fresh:
+            raise ConfigError(
+                "--fresh reads every table again, and snapshot.mode: no_data reads none.", hint="Leave out one of them."
+            )
         return False
     fresh = fresh or definition.limits.fresh or _accepted_as(home) == _FRESH
     traces = list(_traces(definition, home, connector, store, find_written))
@@ -56,7 +61,7 @@ def starts_over(
         raise _choice(definition.name, home, traces)
     if traces:
         _LOG.warning("%s starts over and reads every table again, over %s", definition.name, ", ".join(traces))
-    accept(home, fresh=bool(traces))
+    accept(home, fresh=bool(traces) or fresh)
     return bool(traces) or fresh
 
 
@@ -107,8 +112,8 @@ def _traces(
 def _choice(name: str, home: Home, traces: Sequence[str]) -> ConfigError:
     return ConfigError(
         f"The pipeline {name!r} has run before, but its state folder {home.path} has no checkpoint. Found: "
-        f"{', '.join(traces)}. To go on would read every table again.",
-        hint="Bring the state folder back (check TIDELOG_HOME and the working directory). Or choose: read everything "
+        f"{', '.join(traces)}. Continuing would read every table again.",
+        hint="Restore the state folder (check TIDELOG_HOME and the working directory). Or choose: read everything "
         "again with `tidelog run --fresh` (or stream: {start: fresh}), or set snapshot.mode: no_data to continue where "
         "the slot stands, without a snapshot.",
     )

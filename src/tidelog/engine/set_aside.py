@@ -53,7 +53,7 @@ class Aside:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody has to do something about it."""
+        """Whether a user has to act."""
         return self.until is None and not self.hidden
 
     def leaves_out(self, position: int) -> bool:

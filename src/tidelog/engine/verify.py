@@ -184,7 +184,7 @@ def _look(
     result = compare(ours.select(shared), theirs.select(shared), key, examples_max=examples_max)
     if undecodable is None:
         return TableReport(table.qualified, result, absent, lacking)
-    some = undecodable.slice(0, examples_max).select(list(table.key))
+    some = undecodable.slice(0, examples_max).select(list(key))
     keys = tuple(tuple(row.items()) for row in legible(some))
     result = replace(result, rows=result.rows + undecodable.num_rows)
     return TableReport(table.qualified, result, absent, lacking, undecodable.num_rows, keys)

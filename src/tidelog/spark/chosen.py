@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidelog.engine.definition import redact
 from tidelog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _SETTLED_AT_LAUNCH = (
     "spark.driver.extraClassPath",
     "spark.submit.deployMode",
 )
-"""Once the JVM runs, these say nothing any more."""
+"""Settings that have no effect once the JVM runs."""
 _PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 
 
@@ -71,11 +72,13 @@ def _master_in(arguments: list[str]) -> str:
 
 
 def launch_settings(defaults: Mapping[str, str], java: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """What the JVM is started with: of our defaults only those that spark-defaults.conf does not set."""
+    """What the JVM is started with: of our defaults only those that spark-defaults.conf does not set. Secrets are left
+    to `complete`, because every user of the machine can read the arguments of a process."""
     in_file = spark_defaults()
     ours = {name: value for name, value in defaults.items() if name not in in_file}
     theirs = wanted.get(JAVA_OPTIONS) or in_file.get(JAVA_OPTIONS, "")
-    return {**ours, **wanted, JAVA_OPTIONS: f"{java} {theirs}".strip()}
+    public = {name: value for name, value in wanted.items() if redact({name: value})[name] == value}
+    return {**ours, **public, JAVA_OPTIONS: f"{java} {theirs}".strip()}
 
 
 def complete(conf: SparkConf, defaults: Mapping[str, str], wanted: Mapping[str, str], *, launched: bool) -> None:
@@ -95,27 +98,36 @@ def complete(conf: SparkConf, defaults: Mapping[str, str], wanted: Mapping[str, 
 
 
 def _require_agreement(conf: SparkConf, wanted: Mapping[str, str]) -> None:
-    """Of a JVM that runs already and the definition: neither overrules the other in silence. Only spark-submit has
-    settled the master, too."""
+    """Raises if a running JVM was started with other settings than the definition asks for. The master counts only
+    under spark-submit, which has already fixed it."""
     settled = _SETTLED_AT_LAUNCH if is_submitted() else _SETTLED_AT_LAUNCH[1:]
     for name in settled:
-        has = conf.get(name)
-        if name in wanted and wanted[name] != has:
-            by = "spark-submit" if is_submitted() else "somebody else"
+        has = conf.get(name) or ""
+        if name in wanted and not _agrees(name, has, wanted[name]):
+            by = "spark-submit" if is_submitted() else "another program"
             raise ConfigError(
-                f"Spark was started by {by} with {name} = {has or 'its default'}, and the pipeline wants "
-                f"{wanted[name]}.",
+                f"Spark was started by {by} with {name} = {_shown(name, has) or 'its default'}, but the pipeline sets "
+                f"{_shown(name, wanted[name])}.",
                 hint="Set it there and leave it out here, or start the pipeline by `tidelog run`.",
             )
 
 
 def require_as_wanted(spark: SparkSession, wanted: Mapping[str, str]) -> None:
-    """A session that runs already cannot be changed: what the pipeline wants of it must be so."""
+    """Raises if a running session, which cannot be changed, lacks a setting that the pipeline asks for."""
     for name, value in wanted.items():
         has = spark.sparkContext.getConf().get(name) or spark.conf.get(name, None) or ""
-        agrees = has.endswith(value) if name == JAVA_OPTIONS else has == value  # ours stand before them
-        if not agrees:
+        if not _agrees(name, has, value):
             raise ConfigError(
-                f"The pipeline wants {name} = {value}, and the Spark session in use has {has or 'no such setting'}.",
+                f"The pipeline sets {name} to {_shown(name, value)}, but the Spark session in use has "
+                f"{_shown(name, has) or 'no such setting'}.",
                 hint="Start the session with it, or leave it out of the pipeline's section spark.",
             )
+
+
+def _agrees(name: str, has: str, wanted: str) -> bool:
+    """tidelog's own Java options stand before those of the user."""
+    return has.endswith(wanted) if name == JAVA_OPTIONS else has == wanted
+
+
+def _shown(name: str, value: str) -> str:
+    return redact({name: value})[name]

@@ -58,19 +58,30 @@ def require_able(spark: SparkSession, places: Mapping[str, Files]) -> None:
 
 
 def find_lacks(context: SparkContext, places: Mapping[str, Files], version: str = __version__) -> list[Lack]:
-    """Writes a file into each place, which every machine has to see there; it is gone afterwards."""
+    """Writes a probe file to each place, lets every executor read it, and deletes it."""
     probe = f"probe-{uuid.uuid4().hex}"
-    for place in places.values():
-        place.write(probe, probe.encode())
     try:
+        for title, place in places.items():
+            _write_probe(title, place, probe)
         return _ask_all(context, {title: place.uri for title, place in places.items()}, probe, version)
     finally:
         for place in places.values():
             place.delete(probe)
 
 
+def _write_probe(title: str, place: Files, probe: str) -> None:
+    try:
+        place.write(probe, probe.encode())
+    except OSError as exc:
+        shown = redact({"path": place.uri})["path"]
+        raise ConfigError(
+            f"The {title} at {shown} cannot be written ({exc.strerror or type(exc).__name__}).",
+            hint="Change journal.path, or its rights.",
+        ) from exc
+
+
 def _ask_all(context: SparkContext, uris: Mapping[str, str], probe: str, version: str) -> list[Lack]:
-    """As often as executors join meanwhile: a cluster hands them out one by one."""
+    """Repeats the probe while more executors register, at most three times: a cluster hands them out one by one."""
     lacks: list[Lack] = []
     for _ in range(_ROUNDS_MAX):
         known = _executors(context)

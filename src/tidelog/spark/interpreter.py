@@ -44,11 +44,15 @@ def _choose(configured: str) -> str:
     return configured
 
 
+_FIND_S = 120.0
+
+
 @cache
 def _require_tidelog(python: str) -> None:
     try:
-        found = subprocess.run([python, "-c", _FIND_TIDELOG], capture_output=True, check=False).returncode == 0
-    except OSError:
+        command = [python, "-c", _FIND_TIDELOG]
+        found = subprocess.run(command, capture_output=True, check=False, timeout=_FIND_S).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
         found = False
     if not found:
         raise ConfigError(

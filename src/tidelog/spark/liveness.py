@@ -28,7 +28,7 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def require_alive(spark: SparkSession) -> None:
-    """Nothing that fails without Spark is worth another attempt."""
+    """Raises `SparkLost` if Spark is gone: a retry could not succeed."""
     if is_alive(spark):
         return
     raise SparkLost(

@@ -229,6 +229,8 @@ class Run:
                 retries.pause(exc, progressed=progressed, meanwhile=lambda: watch(self.progress()))
                 self._query = self._failure = None
             else:
+                if not self._once:  # nobody stopped it, so Spark did
+                    require_alive(self._spark)
                 return self.progress()
 
     def _follow_query(self, watch: Callable[[Progress], None]) -> None:

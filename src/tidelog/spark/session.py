@@ -114,7 +114,8 @@ def _start(name: str, home: Home, wanted: Mapping[str, str]) -> SparkSession:
     except (PySparkRuntimeError, FileNotFoundError) as exc:
         raise ConfigError(f"Spark did not start: {_complaint(output)}.", hint=_JAVA_CURE) from exc
     except Py4JJavaError as exc:
-        reason = str(exc.java_exception.getMessage()).splitlines()[0].rstrip(".")
+        lines = str(exc.java_exception.getMessage()).splitlines() or ["no reason was given"]
+        reason = lines[0].rstrip(".")
         raise ConfigError(
             f"Spark did not start at {chosen.expected_master(wanted)}: {reason}.",
             hint=f"Is the master right, and reachable from here? {home.log} says more.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.contracts import Connector, Finding
-from tidelog.engine.definition import Definition
+from tidelog.engine.definition import Definition, redact
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
@@ -43,7 +43,7 @@ def _tables(definition: Definition, connector: Connector) -> Iterator[Finding]:
     refused = _refused(definition, tables, selection)
     level = "error" if len(refused) == len(tables) else "warning"
     for name, reason, cure in refused:
-        meaning = reason if level == "error" else f"{reason} It is set aside, and the other tables go on."
+        meaning = reason if level == "error" else f"{reason} It will be set aside; the other tables are not affected."
         yield Finding(level, name, meaning, cure)
 
 
@@ -91,6 +91,7 @@ def _require_reachable(definition: Definition) -> None:
     path = definition.sink.get("path", "")
     if "://" not in path or not _needs_delta(definition.sink):
         return
+    from tidelog.spark.failures import summary
     from tidelog.spark.sinks.delta_options import storage
     from tidelog.spark.sinks.delta_rust import driver
     from tidelog.spark.sinks.target import own_uri
@@ -99,7 +100,8 @@ def _require_reachable(definition: Definition) -> None:
     try:
         driver().DeltaTable.is_deltatable(own_uri(path, "_tables"), storage_options=options)
     except Exception as exc:  # delta-rs raises OSError, ValueError and errors of its own, by the kind of storage
-        said = str(exc).splitlines()[0][:200]
+        shown, said = redact({"path": path})["path"], redact({"path": summary(exc)})["path"]
         raise ConfigError(
-            f"The sink's path {path} cannot be reached: {said}", hint="Check the path and the settings under storage."
+            f"The sink's path {shown} cannot be reached: {said.rstrip('.')}.",
+            hint="Check the path and the settings under storage.",
         ) from exc

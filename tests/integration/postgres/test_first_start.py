@@ -72,7 +72,25 @@ def test_a_slot_without_its_state_folder_is_refused_until_somebody_chooses(defin
     assert all(way in caught.value.hint for way in ("TIDELOG_HOME", "--fresh", "start: fresh", "no_data"))
     assert start(define("no_data"), tmp_path) is False
     assert start(define(stream={"start": "fresh"}), tmp_path) is True
-    assert start(define(), tmp_path) is True, "a choice that was not followed yet stands"
+    for _ in range(2):
+        assert start(define(), tmp_path) is True, "a choice that was not followed yet stands"
+
+
+def test_a_choice_counts_once(define: Define, tmp_path: Path) -> None:
+    prepared(define()).close()
+    assert start(define(), tmp_path, fresh=True) is True
+    checkpoint = Home.at("shop").checkpoint / "offsets"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "0").touch()
+    assert start(define(), tmp_path) is False
+    (checkpoint / "0").unlink()
+    with pytest.raises(ConfigError, match="the replication slot"):
+        start(define(), tmp_path)
+
+
+def test_a_fresh_start_without_a_snapshot_is_a_contradiction(define: Define, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no_data reads none"):
+        start(define("no_data"), tmp_path, fresh=True)
 
 
 @pytest.mark.parametrize("mode", ["always", "when_needed"])

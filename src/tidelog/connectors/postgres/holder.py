@@ -85,6 +85,6 @@ class SlotHolder:
             raise Refused(
                 f"The slot {self._slot} is read by {now.describe()}.",
                 hint="If this pipeline runs there, stop it there; if that is another one, give this one a slot.name of "
-                f"its own. What nobody needs any more ends with: SELECT pg_terminate_backend({now.pid})",
+                f"its own. To end a reader that nobody needs, run: SELECT pg_terminate_backend({now.pid})",
             )
         raise TransientError(f"The slot {self._slot} is in use: waiting for {now.describe()}.")

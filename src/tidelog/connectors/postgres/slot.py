@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tidelog.connectors.postgres import check, survey
 from tidelog.connectors.postgres.catalog import Catalog
@@ -12,7 +13,7 @@ from tidelog.connectors.postgres.names import identifier, quoted
 from tidelog.connectors.postgres.sqlstate import START_OVER
 from tidelog.contracts import Lag
 from tidelog.core.settings import nearest
-from tidelog.errors import ConfigError, PositionLost
+from tidelog.errors import ConfigError, PositionLost, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
@@ -84,7 +85,8 @@ class Slot:
             return self._ensure_slot(session)
         except BaseException:  # also an interrupt: the server waits for open transactions before it creates a slot
             if created and not session.closed:
-                session.query(f"DROP PUBLICATION {self._config.publication}")
+                with suppress(TidelogError):  # what went wrong first is what the user has to know
+                    session.query(f"DROP PUBLICATION {self._config.publication}")
             raise
 
     def exists(self, session: Session) -> bool:

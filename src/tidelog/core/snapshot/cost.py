@@ -3,7 +3,7 @@
 Only the second part depends on the size of a reading. A slow checkpoint, a trigger with an interval, a sink that waits
 for something else, or a server far away make all of them slow, and reading less would not make them quicker. The two
 parts are told apart by samples with different numbers of rows: Theil and Sen's estimate, the median of the slopes
-between any two of them, bears a quarter of outliers.
+between any two of them, tolerates up to a quarter of outliers.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ def follow(asking: Asking, plan: Plan, columns: Collection[str]) -> None:
             return
         except _SourceMoved:
             pass  # the target is as it was
-    if columns:
+    if set(columns) - pending(asking.target):
         LOG.warning(
-            "%s: the source has changed %s again; the values are read once the log has told so",
+            "%s: the source has changed %s again; its values are read when the log reaches that change",
             asking.table.qualified,
             ", ".join(sorted(columns)),
         )

@@ -194,7 +194,8 @@ class DeltaSink:
             LOG.info("%s: %s", job.table.qualified, note)
         for name in plan.unproven:
             LOG.warning(
-                "%s: the key %s may have been rewritten (ALTER COLUMN ... USING); if it was, snapshot the table again",
+                "%s: ALTER COLUMN ... USING may have changed values of the key column %s; if it did, move or delete "
+                "the target table and start again: the table is then read anew",
                 job.table.qualified,
                 name,
             )
