@@ -32,7 +32,9 @@ def test_dead_letters_are_counted_and_named_everywhere(
     mode = {"event.processing.failure.handling.mode": "dead-letter", "snapshot.mode": "initial"}
     pipeline = build(source=mode)
     told = pipeline.run(spark, once=True).warnings
-    assert [text for text in told if "Records of public.t could not be decoded and were set aside." in text]
+    assert [
+        text for text in told if "Records of public.t could not be decoded: " in text and "kept as dead letters" in text
+    ]
     database.execute("INSERT INTO t VALUES (4, 'NaN', now())")
     database.execute("UPDATE t SET price = 'NaN' WHERE id = 1")
     pipeline.run(spark, once=True)
@@ -44,7 +46,8 @@ def test_dead_letters_are_counted_and_named_everywhere(
 
     connector = connector_of(pipeline.definition)
     report = status.gather(pipeline.definition, connector)
-    assert "public.t: 4 records could not be decoded (4 set aside); the last: column price" in status.text(report)
+    told = "public.t: 4 records could not be decoded (4 kept as dead letters); the last: column price"
+    assert told in status.text(report)
     metrics = {(family.name, labels.get("fate")): value for family, labels, value in undelivered(Home.at("shop"))}
     assert metrics["undecodable_records", "set_aside"] == 4
 

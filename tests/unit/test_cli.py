@@ -388,7 +388,10 @@ def test_status_and_verify_name_what_is_not_delivered(
     assert main(["verify", file]) == 1
     out = capsys.readouterr().out
     assert "    It is set aside: public.t has no key. Give it a primary key.\n" in out
-    assert "    Records of public.t could not be decoded and were set aside. The last: column v: no number.\n" in out
+    assert (
+        "    Records of public.t could not be decoded: 1 kept as dead letters. Last reason: column v: no number.\n"
+        in out
+    )
 
 
 def test_verify_lists_rows_that_do_not_fit_their_types(
