@@ -18,6 +18,11 @@ from tests.patience import wait_until
 from tests.reaper import MAKE, REPO
 
 
+def _heed_interrupts() -> None:
+    """A shell that starts a command in the background lets it ignore interrupts, and all its descendants."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Run:
     """A pytest with one worker whose test has started servers, and a process that stands for make."""
 
@@ -32,7 +37,13 @@ class Run:
         command = [sys.executable, "-m", "pytest", *words, f"tests/integration/left_behind.py::{test}"]
         with self._output.open("wb") as out:
             self.pytest = subprocess.Popen(
-                command, cwd=REPO, env=environment, stdout=out, stderr=out, start_new_session=True
+                command,
+                cwd=REPO,
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=_heed_interrupts,
             )
 
     def await_servers(self) -> tuple[int, Path]:
