@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests import patience
 from tests.contract.sink_rig import crash_before
+from tests.reaper import REPO
 from tidelog.core.evolve import Step
 from tidelog.errors import ConfigError, TransientError
 from tidelog.spark.sinks import delta_counting, delta_rust
@@ -265,3 +269,11 @@ def test_counted_columns_as_people_write_them(tmp_path: Path) -> None:
     endless = pa.array([NEVER], pa.int32()).cast(pa.date32())
     target.append(pa.table([pa.array([2], pa.int64()), endless, endless], schema=DATED), None)
     assert target.properties()[delta_counting.COUNTED] == "`id`"
+
+
+def test_tables_that_change_their_shape_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """delta-rs has a thread per core, and each rewrite blocks one: its environment is that of a fresh process."""
+    environment = {name: text for name, text in os.environ.items() if name != "TOKIO_WORKER_THREADS"}
+    command = [sys.executable, "-m", "tests.contract.schema_changes", str(tmp_path)]
+    done = patience.run(command, cwd=REPO, env=environment, seconds=120)
+    assert done.returncode == 0, done.stdout + done.stderr

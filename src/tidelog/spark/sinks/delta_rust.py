@@ -9,6 +9,8 @@ Every so many commits the ones that are too small are joined.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,7 +52,15 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+_STREAMED_OVERWRITE = threading.Lock()
+"""delta-rs blocks one of its threads while it writes rows that are read meanwhile, and reading them needs another: two
+such writes beside each other, or one beside other commits, can wait for each other for ever."""
+_THREADS_MIN = 16
+
+
 def driver() -> Any:
+    # Read when delta-rs starts its threads. By default it has one per core, too few where several tables are written.
+    os.environ.setdefault("TOKIO_WORKER_THREADS", str(max(_THREADS_MIN, os.cpu_count() or 1)))
     try:
         import deltalake
     except ImportError as exc:
@@ -138,7 +148,8 @@ class RustTarget:
         if answers is not None:  # each portion looks through the answers of its range of keys
             parts = (answers.fill(part) for part in portions(parts, FILL_ROWS, FILL_BYTES))
         batches = (batch for part in parts for batch in part.to_batches())
-        self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
+        with _STREAMED_OVERWRITE:
+            self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         with self._guard():
@@ -150,7 +161,8 @@ class RustTarget:
         elif counted:
             self.describe(counted)
         batches = (b for part in _read(source.scan()) for b in pa.Table.from_batches([part]).cast(shape).to_batches())
-        self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
+        with _STREAMED_OVERWRITE:
+            self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
         self.describe(properties)
 
     def merge(self, merge: Merge, mark: Mark | None) -> None:
