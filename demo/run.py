@@ -115,7 +115,7 @@ def _stream(server: Postgres, service: Service, definition: Definition, seconds:
     print(f"watch it in a browser: http://{service.worker}/", flush=True)
     _follow(service, writer)
     service.become(NAME, STOPPED)
-    Pipeline.of(definition).run(service.spark(), once=True)
+    Pipeline.of(definition).run(service.session.get(), once=True)
     return writer.changes
 
 

@@ -70,7 +70,7 @@ class Service:
         self._samples: dict[str, Samples] = {}
         self._news: dict[str, News] = {}
         self._seen: dict[str, tuple[object, ...]] = {}
-        self._session = SharedSession(spark_conf or {})
+        self.session = SharedSession(spark_conf or {})
         self._closing = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="tidelog-samples", daemon=True)
 
@@ -95,7 +95,7 @@ class Service:
             held.close()
         if self._sampler.is_alive():
             self._sampler.join(10)
-        self._session.close()
+        self.session.close()
         self.store.close()
 
     # -- connectors ------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class Service:
         name, changed = connector.name, partial(self._ran, connector)
         hidden = partial(flat.secrets, connector.config)
         means = partial(self.definition, name)
-        new = Runner(name, means, self._session.get, self.store, self._tally(name), hidden, changed)
+        new = Runner(name, means, self.session.get, self.store, self._tally(name), hidden, changed)
         self._runners[name] = new
         new.start()
 
