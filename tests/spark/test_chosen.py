@@ -66,7 +66,7 @@ def test_spark_defaults_are_respected_and_the_rest_is_ours(tmp_path: Path) -> No
     assert "-XX:+UseSerialGC" in found["java"]
     assert not set(JAVA.split()) & set(found["java"])
     assert any(option.startswith("-Dtidelog.log=") for option in found["java"])
-    assert refused == "The pipeline wants spark.master = local[7], and the Spark session in use has local[1]."
+    assert refused == "The pipeline sets spark.master to local[7], but the Spark session in use has local[1]."
 
 
 def test_master_of_the_environment_and_the_pipelines_own(tmp_path: Path) -> None:
