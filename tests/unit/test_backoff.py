@@ -29,5 +29,5 @@ def test_the_log_gets_each_new_reason_once(caplog: pytest.LogCaptureFixture) -> 
     assert [record.getMessage() for record in caplog.records] == [
         "Reading: attempt 1 failed, the next one follows in 0.5 s: away",
         "Reading: attempt 3 failed, the next one follows in 2.0 s: refused",
-        "Reading: succeeded after 4 failed attempts",
+        "Reading: succeeded on attempt 5",
     ]
