@@ -71,7 +71,7 @@ class Postgres:
         self.port = free_port()
         self._owned, self._outlive = owned, outlive
         self._settings = {**SETTINGS, **settings, "port": self.port}
-        self._bin = binaries(version)
+        self._bin = self._binaries(version)
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -166,13 +166,19 @@ class Postgres:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _binaries(self, version: int) -> Path:
+        return binaries(version)
+
+    def _unprivileged(self) -> list[str]:
+        return unprivileged(self._bin, self.folder)
+
     def _initialise(self, auth: str) -> None:
         secret = self.folder / "password"
         secret.write_text(self.password)
         give_away(self.folder)
         arguments = ["-D", str(self.data), "-U", self.user, f"--pwfile={secret}", f"--auth={auth}"]
-        plain = ["--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
-        command = [*unprivileged(self._bin, self.folder), *self.command("initdb", *arguments, *plain)]
+        plain = ["--encoding=UTF8", "--no-locale", "--no-sync"]
+        command = [*self._unprivileged(), *self.command("initdb", *arguments, *plain)]
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
         secret.unlink()
         if done.returncode:
@@ -193,7 +199,7 @@ class Postgres:
         self._await()
 
     def _guard(self) -> list[str]:
-        guard = unprivileged(self._bin, self.folder)
+        guard = self._unprivileged()
         # Linux sends the death signal when the starting *thread* ends, so only the main thread may ask for it.
         mortal = not self._outlive and threading.current_thread() is threading.main_thread()
         if mortal and shutil.which("setpriv"):

@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    from tidelog.cli.main import main
+    from tidelog.cli.entry import main
 
     sys.exit(main())

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests import machine, reaper, schedule, startup
 from tests.patience import Patience
 from tests.proxy import Proxy
-from tests.servers import S3, Database, NoServer, Postgres, install
+from tests.servers import OTHER_DEBIAN_RELEASES, S3, Database, NoServer, OtherDebianPostgres, Postgres, install
 from tests.servers_kafka import KafkaBroker
 from tests.servers_kafka import install as install_kafka
 from tests.spark_session import local_session
@@ -81,7 +81,8 @@ def serve(version: int) -> Iterator[Postgres]:
         if version == 15:
             install(version)
         with startup.one_at_a_time():
-            server = Postgres.start(version)
+            kind = OtherDebianPostgres if version in OTHER_DEBIAN_RELEASES else Postgres
+            server = kind.start(version)
     except NoServer as reason:
         pytest.skip(str(reason))
     yield server
@@ -110,6 +111,18 @@ def postgres15() -> Iterator[Postgres]:
     yield from serve(15)
 
 
+@pytest.fixture(scope="session")
+def postgres17() -> Iterator[Postgres]:
+    """For long campaigns only: it is fetched from another Debian release."""
+    yield from serve(17)
+
+
+@pytest.fixture(scope="session")
+def postgres13() -> Iterator[Postgres]:
+    """For long campaigns only: it is fetched from another Debian release."""
+    yield from serve(13)
+
+
 @pytest.fixture
 def private_postgres() -> Iterator[Postgres]:
     """PostgreSQL 18 for one test, to be restarted, crashed and misconfigured at will."""
@@ -130,6 +143,16 @@ def database16(postgres16: Postgres) -> Iterator[Database]:
 @pytest.fixture
 def database15(postgres15: Postgres) -> Iterator[Database]:
     yield from fresh(postgres15)
+
+
+@pytest.fixture
+def database17(postgres17: Postgres) -> Iterator[Database]:
+    yield from fresh(postgres17)
+
+
+@pytest.fixture
+def database13(postgres13: Postgres) -> Iterator[Database]:
+    yield from fresh(postgres13)
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+from tests.patience import wall_seconds
+
 CHUNK_BYTES = 65_536
 POLL_SECONDS = 0.1
 Pair = tuple[socket.socket, socket.socket]
@@ -120,7 +122,7 @@ class Proxy:
 
     def _dial(self) -> socket.socket | None:
         try:
-            return socket.create_connection(self.target, timeout=10)
+            return socket.create_connection(self.target, timeout=wall_seconds(10))
         except OSError:
             return None
 

@@ -1,6 +1,6 @@
 """The servers that tests run against, all real and without containers: PostgreSQL by version, and S3.
 
-PostgreSQL is `demo.embedded`; this module adds how version 15 gets here (Debian) and the S3 server (moto).
+PostgreSQL is `demo.embedded`; this module adds the versions of this and of other Debian releases, and S3 (moto).
 """
 
 from __future__ import annotations
@@ -15,12 +15,36 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port
+import pytest
+from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port, unprivileged
 
 from tests.patience import wait_until, wall_seconds
 from tests.reaper import REPO
 
-__all__ = ["S3", "Database", "NoServer", "Postgres", "await_readers", "drop_slots", "free_port", "install"]
+__all__ = [
+    "DATABASES",
+    "S3",
+    "Database",
+    "NoServer",
+    "OtherDebianPostgres",
+    "Postgres",
+    "await_readers",
+    "drop_slots",
+    "free_port",
+    "install",
+]
+
+DATABASES = [
+    pytest.param("database", id="18"),
+    pytest.param("database16", id="16"),
+    pytest.param("database15", id="15"),
+    pytest.param("database17", id="17", marks=pytest.mark.long),
+    pytest.param("database13", id="13", marks=pytest.mark.long),
+]
+"""The fixtures of a database on each version, for `params` and `parametrize`."""
+
+OTHER_DEBIAN_RELEASES = {13: "bullseye", 17: "trixie"}
+"""The Debian release that has each of the PostgreSQL versions which this one has not."""
 
 
 def install(version: int) -> None:
@@ -35,6 +59,32 @@ def install(version: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+
+
+class OtherDebianPostgres(Postgres):
+    """A PostgreSQL of another Debian release, with that release's own libraries in place of this machine's."""
+
+    @property
+    def usr(self) -> Path:
+        return REPO / ".venv" / f"postgresql-{self.version}" / "usr"
+
+    def _binaries(self, version: int) -> Path:
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            raise NoServer(f"PostgreSQL {version} comes from another Debian release: it needs root and apt-get")
+        command = [
+            str(REPO / "scripts" / "unpack.sh"),
+            OTHER_DEBIAN_RELEASES[version],
+            str(self.usr.parent),
+            f"postgresql-{version}",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NoServer(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}")
+        return DEBIAN / str(version) / "bin"
+
+    def _unprivileged(self) -> list[str]:
+        own_namespace = ["unshare", "--mount", "sh", "-c", f"mount --bind '{self.usr}' /usr && exec \"$@\"", "sh"]
+        return [*own_namespace, *unprivileged(self.folder)]
 
 
 def await_readers(database: Database) -> None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.cli.main import main
+from tidelog.cli.entry import main
 
 sys.exit(main())

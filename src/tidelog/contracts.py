@@ -261,6 +261,16 @@ class Lag:
     """How much more the server will keep before it gives up on us; None when it has no limit."""
 
 
+@dataclass(frozen=True)
+class UnloggedChange:
+    """Rows of a table are no longer as the log left them."""
+
+    reason: str
+    """A clause for people: what was done, such as `the partition public.p1 was attached with rows`."""
+    only_removes: bool = False
+    """Rows went away; those that are left are as they were."""
+
+
 Key = tuple[str | None, ...]
 """Values of key columns as the database writes them. Only the database ever compares two keys."""
 
@@ -395,8 +405,27 @@ class Connector(Protocol):
         """Those of these captured tables whose changes the log does not tell: since we began they were made, or came
         to match."""
 
+    def log_coverage(self, ids: Sequence[int]) -> Mapping[int, frozenset[str]]:
+        """Of these tables, those that are captured now, each with opaque marks of what makes its changes appear in
+        the log; no marks where they don't appear, or only in part. Between two calls that share a mark of a table, all
+        of its changes are in the log."""
+
     def present(self, ids: Sequence[int]) -> list[Table]:
         """These tables as they are now, captured or not; what is gone is left out."""
+
+    def captured_names(self) -> Mapping[int, str]:
+        """The captured tables by id, cheap enough to be read every few seconds. Empty where a table that is dropped
+        and created again needs nothing: the log tells of every table."""
+
+    def publish(self, tables: Sequence[Table]) -> None:
+        """Let the log tell of these tables from now on, where that is up to us."""
+
+    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:
+        """By table, a text that differs after rows were changed without an event in the log; nothing for tables that
+        have no such changes. It may differ for other reasons: `unlogged_change` says."""
+
+    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:
+        """What changed a table's rows between two texts of `contents`; None if nothing did."""
 
     def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:
         """A value from the database's own text of it, as the stream would deliver it (masks apply)."""
@@ -426,6 +455,9 @@ class Connector(Protocol):
 
     def estimate(self, scan: Scan) -> int:
         """About how many rows there are: from the statistics, without reading them; 0 when nobody knows."""
+
+    def row_bytes(self, table: Table) -> int:
+        """About how many bytes a row has, as the database stores it: from the statistics; 0 when nobody knows."""
 
     def walked(self, table: Table, surrogate: str = "") -> tuple[str, ...]:
         """The columns a table is walked by: the `surrogate` if named, else its key; none: by the place of its rows.
@@ -541,10 +573,31 @@ class Batch:
     failures: pa.Table | None = None
 
 
+@dataclass(frozen=True)
+class FilledTarget:
+    """A target table that has rows of the pipeline."""
+
+    table: int
+    """The source table, by its id."""
+    name: str
+    place: str
+    """Its folder, below the sink's path."""
+    identity: str = ""
+    """The id that Delta gave this very table; empty for a folder of files."""
+    deleted: str = ""
+    """The column that marks deleted rows; empty where rows are deleted."""
+
+
 class Sink(Protocol):
     """A target. `apply` is idempotent per (query, id): a batch that comes again changes nothing."""
 
-    def apply(self, batch: Batch) -> None: ...
+    def apply(self, batch: Batch) -> None:
+        """Raises `TableRefused` for one table that cannot be written, and `TargetLost` for one that was filled and is
+        gone."""
+
+    def find_lost(self, query: str) -> list[FilledTarget]:
+        """The target tables that were filled and are gone. Raises `ConfigError` where the sink's settings do not fit
+        one that is there."""
 
 
 class Source(Protocol):
@@ -587,6 +640,8 @@ class Status:
     journal_bytes: int = 0
     updated_us: int = 0
     warning: str = ""
+    unreachable_since_us: int = 0
+    """Since when the database does not answer; 0 while it does. Until it answers again, the lag is not known."""
 
 
 class ControlStore(Protocol):

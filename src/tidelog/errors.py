@@ -6,6 +6,8 @@ executors and planner processes to the driver.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class TidelogError(Exception):
     """The root. `message` says what happened, `hint` what to do about it."""
@@ -49,6 +51,21 @@ class Conflict(TidelogError):
 class TransientError(TidelogError):
     """Nothing to do: tidelog retries by itself."""
 
+    awaited = "the database"
+    """What is waited for meanwhile."""
+
+
+class StoreAway(TransientError):
+    """The store of control state does not answer."""
+
+    awaited = "the store"
+
+
+class TargetAway(TransientError):
+    """The storage of the target does not answer."""
+
+    awaited = "the target"
+
 
 class SparkLost(TidelogError):
     """Spark's own process is gone: start again, in a new session. A service does so by itself."""
@@ -66,6 +83,10 @@ class CorruptState(TidelogError):
     """Files of tidelog's own are damaged beyond self-repair: stop."""
 
 
+class StateLost(TidelogError):
+    """The state folder of a running pipeline is gone: bring it back, or start over."""
+
+
 class TableRefused(ConfigError, UnsupportedChange):
     """The sink cannot take one table: the others go on without it."""
 
@@ -73,7 +94,11 @@ class TableRefused(ConfigError, UnsupportedChange):
     """Which one, by its id; known only in the process that raised it."""
 
     @classmethod
-    def of(cls, table: int, message: str, *, hint: str) -> TableRefused:
+    def of(cls, table: int, message: str, *, hint: str) -> Self:
         refused = cls(message, hint=hint)
         refused.table = table
         return refused
+
+
+class TargetLost(TableRefused):
+    """A target table that the pipeline has filled is gone: its rows are read from the source again."""

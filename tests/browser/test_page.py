@@ -15,6 +15,7 @@ from tests.browser.conftest import Meet, Serve
 from tests.browser.person import Person
 from tests.integration.server.conftest import MYSQL, MYSQL_OFFSETS, SHOP
 from tests.integration.server.process import ServerProcess
+from tests.patience import wall_seconds
 from tidelog.model.control import Told
 from tidelog.server.news import NOTIFICATION
 from tidelog.stores import open_store
@@ -122,7 +123,7 @@ def test_a_service_that_dies_is_told_and_found_again(serve: Serve, meet: Meet) -
     link(person, "live")
     expect(person.find("[data-lost]")).to_be_hidden()
     assert again.state("erp") == "STOPPED"
-    assert again.terminate(signal.SIGTERM) == 0
+    assert again.terminate(signal.SIGTERM) == 128 + signal.SIGTERM
     link(person, "lost")
 
 
@@ -195,8 +196,9 @@ def presses(person: Person, *keys: str, seen: Locator) -> None:
         for key in keys:
             person.page.keyboard.press(key)
         with suppress(AssertionError):
-            expect(seen).to_be_visible(timeout=10_000)
+            expect(seen).to_be_visible(timeout=1000 * wall_seconds(10))
             return
+    raise AssertionError(f"{keys} did not show {seen}")
 
 
 def chooses(person: Person, field: str, text: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tidelog.contracts import Batch, Keys, TableChanges, Watermark
 from tidelog.core import metadata
 from tidelog.core.snapshot.watermark import Replayed
+from tidelog.engine.filled_targets import FilledTargets
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
@@ -174,6 +175,7 @@ class Rig:
     options: dict[str, str]
     spark: Any = None
     source: Answers = field(default_factory=Answers)
+    filled: FilledTargets = field(default_factory=FilledTargets)
     next: int = 0
     sink: Any = None
 
@@ -181,7 +183,9 @@ class Rig:
         self.restart()
 
     def restart(self) -> None:
-        self.sink = sinks.create(self.options, spark=self.spark, source=self.source, parse=parse, shape=shape)
+        self.sink = sinks.create(
+            self.options, spark=self.spark, source=self.source, parse=parse, shape=shape, filled=self.filled
+        )
 
     def feed(self, *runs: tuple[Table, Sequence[Row]], **more: Any) -> Batch:
         batch = self.batch(*runs, **more)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,6 +57,20 @@ def test_nothing_is_asked_of_readers_that_no_column_needs(
         assert (protocol.min_reader_version, protocol.min_writer_version) == versions
         assert (protocol.reader_features, protocol.writer_features) == (features, features)
         assert target.read(["id", "day"])["day"].cast(pa.int32()).to_pylist() == [NEVER] * 3
+
+
+def test_properties_are_set_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then by delta-rs, which has other ways to put a file in place (storage.allow_unsafe_rename)."""
+
+    def link(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    target = RustTarget(str(tmp_path / "table"))
+    target.create(LOCAL, {"tidelog.table": "1"})
+    target.describe({"tidelog.table": "2"})
+    assert target.properties()["tidelog.table"] == "2"
+    assert not list((tmp_path / "table" / "_delta_log").glob(".*"))
 
 
 def test_properties_leave_everything_else_as_it_was(tmp_path: Path) -> None:

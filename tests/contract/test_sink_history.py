@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -34,7 +35,7 @@ from tests.contract.sink_rig import (
     u,
 )
 from tidelog.contracts import Batch, Sink, TableChanges
-from tidelog.errors import ConfigError, NotInstalled
+from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
@@ -150,10 +151,10 @@ def test_a_history_in_place_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
 
     def torn(*args: Any, **options: Any) -> None:
         real(*args, **options)
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(sinks.history.pq, "write_table", torn)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(TransientError, match=r"cannot be written: the disk is full\. Free some space"):
         target.sink.apply(batch)
     monkeypatch.undo()
     assert not list((tmp_path / "public" / "orders").iterdir())

@@ -293,10 +293,12 @@ def test_the_history_has_both(history: Rig) -> None:
     assert written(history) == [1, 2, 3]
 
 
-def test_only_the_first_batch_may_have_been_begun_by_a_former_release(tmp_path: Path) -> None:
+def test_only_the_first_batch_may_have_been_begun_by_a_former_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = Rig({"type": "history", "path": str(tmp_path), "format": "parquet"})
     marks: list[Mark] = []
-    rig.sink.append = lambda *args: marks.append(args[-1])
+    monkeypatch.setattr(ParquetFiles, "append", lambda *args: marks.append(args[-1]))
     first = rig.feed((OLD, [c(id=1)]))
     rig.sink.apply(first)  # it failed and comes again
     rig.feed((OLD, [c(id=2)]))
@@ -308,10 +310,10 @@ def test_a_history_that_a_former_release_began(tmp_path: Path, monkeypatch: pyte
     """It wrote the first table, or the last, under a mark that says nothing of which."""
     rig = Rig({"type": "history", "path": str(tmp_path), "format": "delta" if kind is DeltaLog else "parquet"})
     batch = both(rig, [c(id=1)], [c(id=2), c(id=3)])
-    real = kind.__call__
+    real = kind.append  # type: ignore[attr-defined]
     mark = Mark("query-1:history:public.orders", batch.id)
     with monkeypatch.context() as patch:
-        patch.setattr(kind, "__call__", lambda log, where, runs, _: real(log, where, runs, mark))
+        patch.setattr(kind, "append", lambda log, where, runs, _: real(log, where, runs, mark))
         rig.sink.apply(batch)
     assert written(rig) == ([1] if kind is DeltaLog else [2, 3])
     for _ in range(2):

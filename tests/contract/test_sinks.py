@@ -7,6 +7,7 @@ it runs the cases in which the engines differ, and the rarer ones of these only 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.contract.sink_rig import (
     ENDLESS,
@@ -40,6 +41,8 @@ from tests.contract.sink_rig import (
 from tests.spark_session import local_session
 from tidelog.contracts import Batch, TableChanges
 from tidelog.core.snapshot.watermark import Replayed
+from tidelog.engine.filled_targets import FilledTargets
+from tidelog.errors import ConfigError, TableRefused, TargetLost
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark.sinks import stretches
@@ -85,6 +88,64 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     spark = request.getfixturevalue("delta_spark") if engine == "spark" else None
     base = {"type": "delta", "path": str(tmp_path / "lake"), "engine": engine, "stage": str(tmp_path / "stage")}
     return lambda **options: Rig({**base, **{k.replace("_", "."): v for k, v in options.items()}}, spark)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_table_that_is_gone_is_not_created_again_with_new_rows_only(rig: Make, restarted: bool) -> None:
+    target = rig()
+    target.feed((ORDERS, [c(id=1), c(id=2)]))
+    place = Path(target.sink._target(ORDERS).uri)
+    target.feed((ORDERS, [c(id=3)]))
+    assert target.sink.find_lost("query-1") == []
+    shutil.rmtree(place)
+    if restarted:
+        target.restart()
+    with pytest.raises(TargetLost, match=r"target table of public\.orders is gone"):
+        target.feed((ORDERS, [c(id=4)]))
+    assert not place.exists()
+    (lost,) = target.sink.find_lost("query-1")
+    target.filled.forget(lost.table)  # its snapshot is asked for
+    target.feed((ORDERS, [r(id=i) for i in range(1, 5)]))
+    assert [row["id"] for row in target.read(ORDERS)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_table_in_the_place_of_a_filled_one_is_refused(rig: Make, restarted: bool) -> None:
+    target = rig()
+    target.feed((ORDERS, [c(id=1)]))
+    target.feed((ORDERS, [c(id=2)]))
+    place = Path(target.sink._target(ORDERS).uri)
+    shutil.rmtree(place)
+    for _ in range(12):  # more commits than the other had
+        write_deltalake(str(place), pa.table({"id": pa.array([77], pa.int32())}), mode="overwrite")
+    if restarted:
+        target.restart()
+    with pytest.raises(TableRefused, match=r"replaced by another table.*Move or delete"):
+        target.feed((ORDERS, [c(id=3)]))
+    assert DeltaTable(str(place)).to_pyarrow_table().to_pylist() == [{"id": 77}]
+
+
+@pytest.mark.parametrize("later", [{"metadata.prefix": "cdc_"}, {"delete.mode": "hard"}], ids=str)
+@pytest.mark.parametrize("known", ["by this process", "by its columns"])
+def test_rows_that_are_marked_as_deleted_do_not_come_back_under_another_mark(
+    rare: Make, later: dict[str, str], known: str
+) -> None:
+    target = rare(delete_mode="soft")
+    target.feed((ORDERS, [c(id=1), c(id=2)]))
+    target.feed((ORDERS, [d(id=2)]))
+    target.options |= later
+    if known == "by its columns":
+        target.filled = FilledTargets()
+    target.restart()
+    if known == "by this process":
+        with pytest.raises(ConfigError, match=r"public\.orders marks deleted rows in _deleted.*metadata\.prefix"):
+            target.sink.find_lost("query-1")
+    with pytest.raises(TableRefused, match=r"public\.orders marks deleted rows in _deleted.*metadata\.prefix"):
+        target.feed((ORDERS, [c(id=3)]))
+    assert [(row["id"], row["_deleted"]) for row in target.read(ORDERS, "_deleted")] == [(1, False), (2, True)]
+    shutil.rmtree(target.sink._target(ORDERS).uri)
+    target.restart()
+    assert len(target.sink.find_lost("query-1")) == (known == "by this process")  # and so it is read again
 
 
 def test_a_day_in_the_life_of_a_table(rig: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,8 +33,10 @@ PIPELINE, NOTEBOOK = blocks("python")
 
 
 @pytest.fixture
-def shop(postgres: Postgres) -> Iterator[Database]:
-    database = postgres.create_database("shop")
+def shop(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """On PostgreSQL 18, or on the server whose fixture a test names as its parameter."""
+    server: Postgres = request.getfixturevalue(getattr(request, "param", "postgres"))
+    database = server.create_database("shop")
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10, 2))")
     database.execute("INSERT INTO orders VALUES (1, 9.99), (2, 5)")
     yield database
@@ -62,7 +65,14 @@ def run(
     return patience.run(command, cwd=folder, env=env or environment(database))
 
 
+EACH_SERVER = [
+    pytest.param("postgres", id="18"),
+    *(pytest.param(f"postgres{version}", id=str(version), marks=pytest.mark.long) for version in (17, 16, 15, 13)),
+]
+
+
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("shop", EACH_SERVER, indirect=True)
 def test_the_pipeline_in_python_and_the_commands(shop: Database, tmp_path: Path) -> None:
     done = run([sys.executable, "-c", PIPELINE], tmp_path, shop)
     assert done.returncode == 0, done.stderr
@@ -75,7 +85,7 @@ def test_the_pipeline_in_python_and_the_commands(shop: Database, tmp_path: Path)
         done = run(["tidelog", command, "shop.yaml", *once], tmp_path, shop)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         assert shop.password not in done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "in sync: 1 tables, 2 rows, 0 differences"
+    assert done.stdout.splitlines()[-1] == "in sync: 1 table, 2 rows, 0 differences"
 
 
 def not_activated(database: Database) -> dict[str, str]:
@@ -148,4 +158,4 @@ def started(folder: Path) -> Iterator[str]:
         assert found
         yield found[0]
         process.terminate()
-        assert patience.wait_for_exit(process) == 0
+        assert patience.wait_for_exit(process) == 128 + signal.SIGTERM

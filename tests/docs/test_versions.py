@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.docs.test_readme import DEFINITION, PIPELINE, REPO, not_activated, notebook, run, shop
+from tests.patience import wall_seconds
 from tests.servers import Database
 from tidelog.spark.versions import DELTA_PACKAGES, SUPPORTED
 
@@ -50,7 +51,7 @@ def test_the_page_names_every_combination_and_its_test() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(REPO)]
-    subprocess.run(pip, check=True, timeout=600)
+    subprocess.run(pip, check=True, timeout=wall_seconds(600))
     (built,) = folder.glob("tidelog-*.whl")
     return str(built)
 
@@ -79,9 +80,9 @@ def is_version(python: str, version: str) -> bool:
 
 def install(environment: Path, python: str, *packages: str) -> str:
     if not environment.exists():
-        subprocess.run([find_python(python), "-m", "venv", str(environment)], check=True, timeout=300)
+        subprocess.run([find_python(python), "-m", "venv", str(environment)], check=True, timeout=wall_seconds())
     own = str(environment / "bin/python")
-    subprocess.run([own, "-m", "pip", "install", "--quiet", *packages], check=True, timeout=1700)
+    subprocess.run([own, "-m", "pip", "install", "--quiet", *packages], check=True, timeout=wall_seconds(1700))
     return own
 
 
@@ -105,7 +106,7 @@ def test_the_readme_runs(
     for command in (["check"], ["run", "--once"], ["status"], ["verify"]):
         done = run([str(environment / "bin/tidelog"), *command, "shop.yaml"], tmp_path, shop, env)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    assert done.stdout.splitlines()[-1] == "in sync: 1 tables, 2 rows, 0 differences"
+    assert done.stdout.splitlines()[-1] == "in sync: 1 table, 2 rows, 0 differences"
 
 
 @pytest.mark.long

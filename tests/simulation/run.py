@@ -23,6 +23,7 @@ from tidelog.core import metadata
 from tidelog.core.fold import ROW, STAMPS, Folded, Run, fold
 from tidelog.core.snapshot import requests, watermark
 from tidelog.core.snapshot.plan import advance
+from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import BLOCKING, INCREMENTAL, INITIAL, Emission, News, Snapshot
 from tidelog.core.snapshot.world import Bounds, Now
 
@@ -206,8 +207,8 @@ class Simulation:
 
     def _requests(self, snapshot: Snapshot) -> Snapshot:
         db = self.database
-        covered = [(r.oid, n) for n, r in db.relations.items() if r.published]
-        snapshot = requests.uncover(snapshot, [name for _, name in covered])
+        covered = [(r.oid, Wanted(n)) for n, r in db.relations.items() if r.published]
+        snapshot = requests.uncover(snapshot, [wanted.table for _, wanted in covered])
         snapshot = requests.cover(snapshot, covered, after=0 if self.fault == "no-after" else db.xid)
         for signal in self.signals:
             if signal.batch <= self.committed and not requests.handled(snapshot, signal.id):

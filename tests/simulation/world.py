@@ -144,6 +144,9 @@ class World:
     def estimate(self, scan: Scan) -> int:
         return len(self.database.shown.rows[scan.table.qualified])
 
+    def row_bytes(self, table: Table) -> int:  # noqa: ARG002
+        return 0
+
     def settled(self, xid: int) -> bool:
         self.tick()
         return self.database.settled(xid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,6 +73,15 @@ class Command:
     def said(self) -> str:
         return self._log.read_text(errors="replace")
 
+    def until_started(self) -> None:
+        """Until it handles signals: before that, Python itself starts, and a signal ends it as it ends any program."""
+        self.until(self._handles_signals, "the handling of signals")
+
+    def _handles_signals(self) -> bool:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        (caught,) = re.findall(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
     def until(self, done: Callable[[], object], what: str) -> None:
         """While it lives."""
         patience = Patience()
@@ -81,11 +91,9 @@ class Command:
             time.sleep(0.05)
 
     def end(self) -> int:
-        """Its exit code, once nothing of it is left."""
-        code, patience = wait_for_exit(self._process, lambda: self.said), Patience()
-        while self.processes():
-            assert not patience.is_over(), f"left behind: {self.processes()}"
-            time.sleep(0.05)
+        """Its exit code. It leaves no process behind."""
+        code = wait_for_exit(self._process, lambda: self.said)
+        assert not self.processes(), f"left behind: {self.processes()}"
         return code
 
     def processes(self) -> list[str]:

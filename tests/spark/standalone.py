@@ -9,15 +9,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import wait_until
 from tests.servers import free_port
 from tests.spark_session import prepare_environment
 
-START_S = 240.0
 WORKERS = 2
 _SMALL = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -63,12 +62,15 @@ class Cluster:
         self.processes.append(started)
 
     def wait_for(self, name: str, sentence: str, times: int = 1) -> None:
-        deadline = time.monotonic() + START_S
         log = self.folder / f"{name}.log"
-        while len(re.findall(sentence, log.read_text(errors="replace"))) < times:
-            assert all(p.poll() is None for p in self.processes), log.read_text(errors="replace")
-            assert time.monotonic() < deadline, log.read_text(errors="replace")
-            time.sleep(0.1)
+
+        def output() -> str:
+            return log.read_text(errors="replace")
+
+        def require_alive() -> None:
+            assert all(p.poll() is None for p in self.processes), output()
+
+        wait_until(lambda: len(re.findall(sentence, output())) >= times, output, poll_s=0.1, check=require_alive)
 
     def stop(self) -> None:
         for process in reversed(self.processes):

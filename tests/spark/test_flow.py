@@ -15,8 +15,8 @@ import tidelog
 from tests.patience import Patience
 from tests.servers import Database
 from tests.spark.conftest import Build, source_of
+from tests.spark.prepared import prepare_source
 from tidelog.connectors import create
-from tidelog.engine.definition import connector_of
 from tidelog.engine.home import Home
 from tidelog.engine.reading import Reading
 from tidelog.spark.pipeline import Pipeline, Run
@@ -66,7 +66,7 @@ def test_bytes_limit_a_batch(spark: SparkSession, database: Database, build: Bui
     database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     lake = tmp_path / "lake"
     pipeline = build({**_HISTORY, "path": str(lake)}, stream={"maxBytesPerTrigger": "250kb", "maxEventsPerTrigger": 0})
-    connector_of(pipeline.definition).prepare()
+    prepare_source(pipeline.definition)
     with database.connect() as connection:
         for first, last in ((0, 9), (10, 19), (20, 29), (30, 69), (70, 79)):
             connection.execute(f"INSERT INTO t SELECT i, repeat('x', 10000) FROM generate_series({first}, {last}) i")
@@ -85,7 +85,7 @@ def test_heartbeats_move_the_slot_on_and_harm_nothing(
     lake = tmp_path / "lake"
     source = {"heartbeat.interval.ms": "100", "table.include.list": r"public\.t"}
     pipeline = build({**_HISTORY, "path": str(lake)}, source=source)
-    connector_of(pipeline.definition).prepare()
+    prepare_source(pipeline.definition)
     with pipeline.start(spark) as run:
         database.execute("INSERT INTO t VALUES (1)")
         until(lambda: len(ids(lake)) == 1, run.raise_failure, "the first row")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.servers import Database
 from tests.spark.conftest import Build
-from tidelog.engine.definition import connector_of
+from tests.spark.prepared import prepare_source
 
 MIB = 1 << 20
 RETYPES = {
@@ -37,7 +37,7 @@ def test_values_that_were_computed_anew(
     for name in ("busy", "calm"):
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, {columns})")
     pipeline = build()
-    connector_of(pipeline.definition).prepare()
+    prepare_source(pipeline.definition)
     for name in ("busy", "calm"):
         database.execute(f"INSERT INTO {name} SELECT i, 'a', 'b', 'c', i, 'dd' FROM generate_series(1, 500) i")
     pipeline.run(spark, once=True)
@@ -64,7 +64,7 @@ def test_large_values_that_become_bytes(spark: SparkSession, database: Database,
     """They come in one transaction. No reader finds a row without its value, whatever it reads."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text STORAGE EXTERNAL)")
     pipeline = build()
-    connector_of(pipeline.definition).prepare()
+    prepare_source(pipeline.definition)
     sizes = {1: 3 * MIB, 2: 50 * MIB, 3: 5, 4: 64 * MIB}
     values = ", ".join(f"({key}, repeat('x', {size}))" for key, size in sizes.items())
     database.execute(f"INSERT INTO t VALUES {values}")
@@ -77,3 +77,20 @@ def test_large_values_that_become_bytes(spark: SparkSession, database: Database,
     assert found == {**{key: b"x" * size for key, size in sizes.items()}, 5: b"new"}
     for version in range(DeltaTable(str(tmp_path / "lake/public/t")).version() + 1):
         assert all(row["v"] is not None for row in lake(tmp_path, "t", version))
+
+
+def test_a_key_that_changes_only_its_sign(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    """0.0 and -0.0 are one key to the database, and two texts in the log."""
+    database.execute("CREATE TABLE t (id float8 PRIMARY KEY, v text)")
+    pipeline = build()
+    prepare_source(pipeline.definition)
+    database.execute("INSERT INTO t VALUES (0.0, 'zero'), (1.5, 'more')")
+    pipeline.run(spark, once=True)
+    database.execute("UPDATE t SET id = '-0.0', v = 'minus' WHERE id = 0")
+    pipeline.run(spark, once=True)
+    assert [(row["id"], row["v"]) for row in lake(tmp_path, "t")] == [(0.0, "minus"), (1.5, "more")]
+    database.execute("DELETE FROM t WHERE id = 0")
+    pipeline.run(spark, once=True)
+    assert [row["v"] for row in lake(tmp_path, "t")] == ["more"]

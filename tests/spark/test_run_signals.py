@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.servers import Database
 from tests.spark.command import EACH, Shop, Writer
-from tidelog.engine.definition import connector_of, load
+from tests.spark.prepared import prepare_source
+from tidelog.engine.definition import load
 from tidelog.spark.pipeline import Pipeline
 
 
@@ -26,6 +31,10 @@ def refused(shop: Shop) -> None:
         assert "alive already" in second.said
 
 
+def exit_code(way: str) -> int:
+    return 128 + {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM}[way]
+
+
 def test_runs_that_are_ended_lose_and_double_nothing(
     spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +42,7 @@ def test_runs_that_are_ended_lose_and_double_nothing(
     for name in ("TIDELOG_HOME", "TIDELOG_TEST_PASSWORD"):
         monkeypatch.setenv(name, shop.environment[name])
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    connector_of(load(shop.file)).prepare()
+    prepare_source(load(shop.file), shop.home.parent)
     with Writer(database) as writer:
         for way in ("interrupt", "terminate"):
             before = len(shop.ids())
@@ -42,7 +51,7 @@ def test_runs_that_are_ended_lose_and_double_nothing(
                 if way == "interrupt":
                     refused(shop)
                 getattr(run, way)()
-                assert run.end() == 0, run.said
+                assert run.end() == exit_code(way), run.said
                 assert "the next run goes on from here" in run.said
                 assert "Traceback" not in run.said
                 assert database.password not in run.said
@@ -52,13 +61,30 @@ def test_runs_that_are_ended_lose_and_double_nothing(
     assert shop.ids() == writer.ids
 
 
+DELAYS_S = (0.0, 0.2, 0.4, 0.8, 1.2, 1.6, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+def test_a_signal_at_any_moment_ends_the_command(database: Database, tmp_path: Path) -> None:
+    """With one line, the conventional exit code, and no process left, also while Python imports or Spark starts."""
+    shop = Shop(database, tmp_path)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    for delay_s, way in zip(DELAYS_S, itertools.cycle(["interrupt", "terminate"])):
+        with shop.start("run") as run:
+            run.until_started()
+            time.sleep(delay_s)
+            getattr(run, way)()
+            assert run.end() == exit_code(way), f"after {delay_s} s: {run.said}"
+            (line,) = [line for line in run.said.splitlines() if "starting Spark" not in line and "lag" not in line]
+            assert line == "tidelog: interrupted" or line.endswith("the next run goes on from here"), run.said
+
+
 def test_a_run_that_is_ended_before_spark_has_started_leaves_nothing_behind(database: Database, tmp_path: Path) -> None:
     shop = Shop(database, tmp_path)
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with shop.start("run") as run:
         run.until(lambda: "java" in run.processes(), "the JVM")
         run.interrupt()
-        assert run.end() == 0, run.said
+        assert run.end() == exit_code("interrupt"), run.said
         assert "the next run goes on from here" in run.said
 
 
@@ -68,7 +94,7 @@ def test_a_run_whose_jvm_is_killed_says_so_and_the_next_one_goes_on(
     shop = Shop(database, tmp_path)
     monkeypatch.setenv("TIDELOG_TEST_PASSWORD", database.password)
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    connector_of(load(shop.file)).prepare()
+    prepare_source(load(shop.file), shop.home.parent)
     with Writer(database) as writer:
         with shop.start("run") as run:
             run.until(shop.ids, "the first batch")
@@ -80,3 +106,17 @@ def test_a_run_whose_jvm_is_killed_says_so_and_the_next_one_goes_on(
     with shop.start("run", "--once") as again:
         assert again.end() == 0, again.said
     assert shop.ids() == writer.ids
+
+
+def test_a_run_whose_state_folder_is_deleted_says_so(database: Database, tmp_path: Path) -> None:
+    shop = Shop(database, tmp_path)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with Writer(database):
+        with shop.start("run") as run:
+            run.until(shop.ids, "the first batch")
+            shutil.rmtree(shop.home)
+            assert run.end() == 2, run.said
+        last = run.said.split("tidelog: ")[1]
+        assert last.startswith(f"The state folder {shop.home} was deleted, moved or replaced"), run.said
+        assert len(last.splitlines()) == 2, run.said
+    assert whole(shop)

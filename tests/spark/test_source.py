@@ -185,6 +185,8 @@ def test_mistakes_are_told(spark: SparkSession, database: Database, options: Opt
         batch(spark, options | {"table": "public.tt"})
     with pytest.raises(PySparkException, match=r"Did you mean 'table\.include\.list'"):
         batch(spark, options | {"table.includelist": "x", "table": "public.t"})
+    with pytest.raises(PySparkException, match=r"Did you mean 'table\.include\.list'"):
+        spark.readStream.format("tidelog").options(**options, **{"table.includelist": "x"}).load()
     with pytest.raises(PySparkException, match="lower case"):
         batch(spark, options | {"column.mask.hash.SHA-256.with.salt.X": "a", "table": "public.t"})
     with pytest.raises(PySparkException, match="password") as caught:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import patience
 from tests.servers import Database, Postgres, await_readers
 from tests.spark.standalone import Cluster, standalone
 
@@ -43,9 +44,7 @@ def shop(postgres: Postgres) -> Iterator[Database]:
 
 def run(command: str, cluster: Cluster, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {**cluster.environment, "TIDELOG_HOME": str(folder / "home"), **more}
-    return subprocess.run(
-        ["bash", "-c", command], env=environment, cwd=folder, capture_output=True, text=True, timeout=600, check=False
-    )
+    return patience.run(["bash", "-c", command], env=environment, cwd=folder)
 
 
 @pytest.mark.timeout(1500)
@@ -67,7 +66,7 @@ def test_the_commands_of_the_guide(cluster: Cluster, shop: Database, tmp_path: P
     assert len(applications) == 2, "both ran on the cluster"
 
     done = run(verify, cluster, tmp_path, **login)
-    assert done.stdout.splitlines()[-1] == "in sync: 1 tables, 3,000 rows, 0 differences", done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "in sync: 1 table, 3,000 rows, 0 differences", done.stdout + done.stderr
     assert done.returncode == 0
 
 
@@ -77,7 +76,7 @@ from pathlib import Path
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
 from tidelog.journal.files import Files
-from tidelog.spark.executors import find_lacks, require_able
+from tidelog.spark.executors import find_missing, require_executors
 from tidelog.spark.session import session
 
 spark = session("look", Home.open("look"), {"spark.master": sys.argv[1], "spark.executor.memory": "512m"})
@@ -86,7 +85,7 @@ context = spark.sparkContext
 def refusal(places, python=context.pythonExec):
     context.pythonExec = python
     try:
-        require_able(spark, places)
+        require_executors(spark, places, lambda: None)
     except ConfigError as exc:
         return exc.message
 
@@ -94,10 +93,32 @@ here = Path("here")
 here.mkdir()
 print("all is there:", refusal({"journal": Files(str(here.absolute()))}))
 print("another folder:", refusal({"stage": Files("here")}))
-print("another version:", find_lacks(context, {}, version="0.0.1")[0].why)
+print("another version:", find_missing(context, {}, version="0.0.1")[0].why)
 print("no tidelog:", refusal({}, sys.argv[2]))
 print("no Python:", refusal({}, "/opt/nowhere/bin/python"))
 print("left behind:", list(here.iterdir()))
+
+hanging = Path("hanging").absolute()
+(hanging / "tidelog").mkdir(parents=True)
+(hanging / "tidelog/__init__.py").write_text("import time; time.sleep(3600)")
+python = hanging / "python"
+python.write_text(f"#!/bin/sh\\nPYTHONPATH={hanging} exec {sys.executable} \\"$@\\"\\n")
+python.chmod(0o755)
+context.pythonExec = str(python)
+active = context.statusTracker().getActiveJobsIds
+
+def interrupt():
+    if active():
+        raise KeyboardInterrupt
+
+try:
+    require_executors(spark, {}, interrupt)
+except KeyboardInterrupt:
+    print("interrupted:", list(active()))
+try:
+    find_missing(context, {}, no_answer_s=0.1)
+except ConfigError as exc:
+    print("no answer:", exc.message, list(active()))
 spark.stop()
 """
 
@@ -117,3 +138,5 @@ def test_what_executors_lack_is_one_sentence(cluster: Cluster, tmp_path: Path) -
     assert re.match(rf"The executors on \S+ lack tidelog .*: {bare} cannot import it", told["no tidelog"])
     assert told["no Python"] == "Python does not run on the executors: there is no /opt/nowhere/bin/python."
     assert told["left behind"] == "[]"
+    assert told["interrupted"] == "[]"
+    assert told["no answer"] == f"The executors of {cluster.master} have not answered within 0 s. []"

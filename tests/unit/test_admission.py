@@ -20,7 +20,7 @@ from tidelog.engine.admission import Admission
 from tidelog.engine.home import Home
 from tidelog.engine.set_aside import SetAside
 from tidelog.errors import ConfigError, TableRefused
-from tidelog.model.schema import Table
+from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
 KEYED = Requirements(key=True)
@@ -65,9 +65,9 @@ def aside(tmp_path: Path) -> SetAside:
     return SetAside(Home(tmp_path))
 
 
-def take_back(admission: Admission, source: Source, snapshot: Snapshot, *tables: Table) -> Snapshot:
+def readmit(admission: Admission, source: Source, snapshot: Snapshot, *tables: Table) -> Snapshot:
     source.captured = tables
-    return admission.take_back(snapshot, cast("Connector", source))
+    return admission.readmit(snapshot, cast("Connector", source))
 
 
 def batch(*changes: TableChanges) -> Batch:
@@ -86,7 +86,7 @@ def test_a_table_is_left_out_until_its_snapshot_is_asked_for(aside: SetAside) ->
     both = batch(changes(KEYLESS, [c(id=1)], 50), changes(FINE, [c(id=1)], 60))
     assert [found.table.id for found in admission.filter(both).tables] == [2]
 
-    asked = take_back(admission, source, Snapshot(), ORDERS, FINE)
+    asked = readmit(admission, source, Snapshot(), ORDERS, FINE)
     (entry,) = asked.entries
     assert (entry.table, entry.sweep, entry.after) == ("public.orders", True, 7)
     (left,) = admission.filter(batch(changes(ORDERS, [c(id=1), c(id=2), r(id=3)], 100, 101, 90))).tables
@@ -94,7 +94,7 @@ def test_a_table_is_left_out_until_its_snapshot_is_asked_for(aside: SetAside) ->
     assert admission.filter(batch(changes(ORDERS, [c(id=1)], 100))).tables == []
 
     admission.committed(99, asked.handled)
-    assert take_back(admission, source, Snapshot(), ORDERS).entries == ()  # it is certain, however long ago
+    assert readmit(admission, source, Snapshot(), ORDERS).entries == ()  # it is certain, however long ago
     admission.committed(100, ())
     assert aside.all() == []
 
@@ -102,41 +102,41 @@ def test_a_table_is_left_out_until_its_snapshot_is_asked_for(aside: SetAside) ->
 def test_a_request_that_never_reached_an_offset_is_made_again(aside: SetAside) -> None:
     source = Source()
     Admission(KEYED, aside).admit([KEYLESS, FINE], Selection())
-    lost = take_back(Admission(KEYED, aside), source, Snapshot(), ORDERS)
+    lost = readmit(Admission(KEYED, aside), source, Snapshot(), ORDERS)
     assert lost.entries
     source.end = 200
     again = Admission(KEYED, aside)
     again.committed(150, ())  # of the offset before
-    assert take_back(again, source, Snapshot(), ORDERS).entries
+    assert readmit(again, source, Snapshot(), ORDERS).entries
     assert [one.until for one in aside.all()] == [200]
 
 
 def test_a_table_that_is_refused_again_waits_again(aside: SetAside) -> None:
     admission, source = Admission(KEYED, aside), Source()
     admission.admit([KEYLESS, FINE], Selection())
-    first = take_back(admission, source, Snapshot(), ORDERS)
+    first = readmit(admission, source, Snapshot(), ORDERS)
     assert admission.filter(batch(changes(KEYLESS, [c(id=1)], 150))).tables == []
     admission.committed(160, first.handled)
     assert [one.until for one in aside.all()] == [None]
-    assert take_back(admission, source, first, ORDERS).entries != first.entries
+    assert readmit(admission, source, first, ORDERS).entries != first.entries
 
 
 def test_what_the_sink_refuses_as_it_writes_is_tried_again_at_a_start_only(aside: SetAside) -> None:
     admission, source = Admission(KEYED, aside), Source()
-    assert take_back(admission, source, Snapshot(), ORDERS) == Snapshot()
+    assert readmit(admission, source, Snapshot(), ORDERS) == Snapshot()
     found = batch(changes(ORDERS, [c(id=1)], 50), changes(FINE, [c(id=1)], 60))
     left = admission.refuse(found, TableRefused.of(ORDERS.id, "It cannot be.", hint="Do this."))
     assert [one.table.id for one in left.tables] == [2]
     assert [str(one) for one in aside.all()] == ["It cannot be. Do this."]
-    assert not take_back(admission, source, Snapshot(), ORDERS).entries
-    assert take_back(Admission(KEYED, aside), source, Snapshot(), ORDERS).entries
+    assert not readmit(admission, source, Snapshot(), ORDERS).entries
+    assert readmit(Admission(KEYED, aside), source, Snapshot(), ORDERS).entries
 
 
 def test_a_table_that_is_not_published_yet_stays_set_aside(aside: SetAside) -> None:
     admission, source = Admission(KEYED, aside), Source()
     admission.admit([KEYLESS, FINE], Selection())
     source.published = False
-    assert not take_back(admission, source, Snapshot(), ORDERS).entries
+    assert not readmit(admission, source, Snapshot(), ORDERS).entries
     assert [one.until for one in aside.all()] == [None]
 
 
@@ -146,14 +146,14 @@ def test_a_table_out_of_the_list_is_hidden_and_comes_back_whole(aside: SetAside)
     admission.admit([FINE], Selection())
     assert admission.waiting() == []
     assert admission.admit([ORDERS, FINE], Selection()) == [FINE]  # not as a new table: its target may have old rows
-    (entry,) = take_back(admission, source, Snapshot(), ORDERS, FINE).entries
+    (entry,) = readmit(admission, source, Snapshot(), ORDERS, FINE).entries
     assert entry.sweep
 
 
 def test_positions_of_another_log_do_not_count(aside: SetAside) -> None:
     admission, source = Admission(KEYED, aside), Source()
     admission.admit([KEYLESS, FINE], Selection())
-    take_back(admission, source, Snapshot(), ORDERS)
+    readmit(admission, source, Snapshot(), ORDERS)
     assert admission.admit([ORDERS, FINE], Selection(), anew=True) == [ORDERS, FINE]
     (left,) = admission.filter(batch(changes(ORDERS, [c(id=1)], 5))).tables
     assert left.rows[0][1].num_rows == 1
@@ -177,3 +177,12 @@ def test_a_key_that_is_no_column() -> None:
     found = KEYED.obstacle(ORDERS, Selection(message_keys="public.orders:idd"))
     assert found is not None
     assert "message.key.columns names a column idd" in found.reason
+
+
+def test_a_key_that_is_to_be_left_out() -> None:
+    """A table may get such a key while the pipeline runs: whatever the sink, its rows are not delivered."""
+    table = Table(1, "public", "t", (Column("id", "int4"), Column("ssn", "text")), key=("ssn",))
+    obstacle = Requirements().obstacle(table, Selection(exclude_columns=r".*\.ssn"))
+    assert obstacle is not None
+    assert "column.exclude.list names ssn" in obstacle.reason
+    assert Requirements().obstacle(replace(table, key=("id",)), Selection(exclude_columns=r".*\.ssn")) is None

@@ -16,7 +16,7 @@ import pytest
 from tests.patience import Patience
 from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion, Status
 from tidelog.engine.capture import Capture, write_status
-from tidelog.errors import TransientError
+from tidelog.errors import StateLost, TransientError
 from tidelog.journal.buffer import Abandoned
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
@@ -166,6 +166,37 @@ def test_the_note_of_what_was_released_is_not_lost(tmp_path: Path) -> None:
     until(lambda: len(stage.begins) == 2)
     capture.stop()
     assert stage.begins[1] == (100, "n100")
+
+
+def test_the_status_says_since_when_the_database_is_away(tmp_path: Path) -> None:
+    class Away(Stage):
+        def tail(self, *arguments: Any, **named: Any) -> Script:
+            if len([status for status in seen if status.state == "reconnecting"]) < 2:
+                cut()
+            return super().tail(*arguments, **named)
+
+    seen: list[Status] = []
+    capture = captured(Away([]), tmp_path, publish=seen.append)
+    capture.start(50)
+    until(lambda: bool(seen) and seen[-1].state == "running")
+    capture.stop()
+    away = [status.unreachable_since_us for status in seen if status.state == "reconnecting"]
+    assert len(away) == 2
+    assert away[0] == away[1] > 0, "since the first failure, however often it is tried"
+    assert all(not status.unreachable_since_us for status in seen if status.state == "running")
+
+
+def test_a_capture_that_may_not_write_any_more_writes_nothing(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise StateLost("The state folder was deleted.")
+
+    seen: list[Status] = []
+    capture = captured(Stage([[committed(99, 100, None)]]), tmp_path, publish=seen.append, check=refuse)
+    capture.start(50)
+    with pytest.raises(StateLost):
+        until(lambda: bool(capture.raise_failure()))
+    assert capture.journal.end() == 50
+    assert "failed" not in {status.state for status in seen}
 
 
 def test_two_may_publish_at_once(tmp_path: Path) -> None:

@@ -145,6 +145,16 @@ def test_rows_of_megabytes_are_read_a_few_at_a_time() -> None:
     assert sizes.after(32, Manifest("a", rows=32, bytes=32 << 10, ms=5), Cost(), Cost(), Bounds()) > 32
 
 
+def test_wide_rows_bound_the_first_reading() -> None:
+    """As far as the statistics know them."""
+    assert sizes.wanted(sizes.first(2 << 20, Bounds()), Bounds()) == 32
+    assert sizes.wanted(sizes.first(1 << 40, Bounds()), Bounds()) == 1
+    for row_bytes in (0, 1, 100):
+        assert sizes.wanted(sizes.first(row_bytes, Bounds()), Bounds()) == 20_000
+    assert sizes.wanted(sizes.first(2 << 20, Bounds(rows=500)), Bounds(rows=500)) == 500
+    assert sizes.wanted(sizes.first(10 << 10, Bounds(rows=500)), Bounds(rows=500)) == 500
+
+
 def test_a_few_rows_say_nothing() -> None:
     """The end of a table, or a stretch of which most was deleted."""
     found = Manifest("a", rows=9, bytes=900, ms=20)

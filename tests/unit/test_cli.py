@@ -33,6 +33,7 @@ from tidelog.engine.verify import TableReport
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
+from tidelog.spark.progress import mark_stopped
 
 MORE = {"snapshot": ["public.t"]}
 """What a command needs besides the pipeline."""
@@ -192,12 +193,15 @@ def test_what_nobody_expected_is_still_a_sentence(
     assert error(capsys) == "tidelog: Unexpected ZeroDivisionError: by zero\n  Run again with --debug to see where.\n"
 
 
-def test_an_interrupt_is_quiet(file: str, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_one_line(
+    file: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted() -> list[Finding]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stub, "check", interrupted)
     assert main(["check", file]) == 130
+    assert error(capsys) == "tidelog: interrupted\n"
 
 
 @pytest.mark.parametrize("command", ["status", "snapshot", "pause", "resume", "stop"])
@@ -256,7 +260,7 @@ def test_check_names_the_tables_that_the_sink_cannot_take(
     out = capsys.readouterr().out
     assert "! public.notes: public.notes has no key" in out
     assert "It will be set aside; the other tables are not affected.\n    Give it a primary key" in out
-    assert "! public.twins: public.twins has two columns 'v'" in out
+    assert "! public.twins: public.twins has the columns v and V" in out
     assert out.endswith("ready: 0 errors, 2 warnings\n")
     monkeypatch.setattr(stub, "tables", lambda: [keyless])
     assert main(["check", file]) == 2
@@ -329,6 +333,24 @@ def test_status_of_a_run(file: str, stub: Stub, capsys: pytest.CaptureFixture[st
     assert "shop: not running" in capsys.readouterr().out
 
 
+def test_status_of_a_run_whose_database_is_away(file: str, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stub
+    since_us = 1_700_000_000_000_000
+    status = Status("reconnecting", updated_us=since_us, unreachable_since_us=since_us, warning="cut")
+    Home.open("shop").status.write_text(json.dumps(vars(status)))
+    assert main(["status", file]) == 0
+    assert "not known: the database has not answered since 2023-11-14 22:13:20 UTC (" in capsys.readouterr().out
+
+
+def test_status_of_a_run_that_wrote_none_yet_has_no_age(
+    file: str, stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stub
+    mark_stopped(Home.open("shop"))
+    assert main(["status", file]) == 0
+    assert "as of" not in capsys.readouterr().out
+
+
 def test_a_damaged_status_is_told(file: str, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     assert stub
     Home.open("shop").status.write_text("{")
@@ -348,7 +370,7 @@ def test_verify_in_sync(
 ) -> None:
     give(monkeypatch, stub.rows)
     assert main(["verify", file]) == 0
-    assert capsys.readouterr().out == "✓ public.t: 3 rows\nin sync: 1 tables, 3 rows, 0 differences\n"
+    assert capsys.readouterr().out == "✓ public.t: 3 rows\nin sync: 1 table, 3 rows, 0 differences\n"
 
 
 def test_verify_names_the_differences_and_hides_values(
@@ -362,7 +384,7 @@ def test_verify_names_the_differences_and_hides_values(
             missing: id=3
             extra: id=9
             different: id=2: v
-        not in sync: 1 tables, 3 rows, 3 differences
+        not in sync: 1 table, 3 rows, 3 differences
         """)
     assert main(["verify", file, "--values", "--examples", "10"]) == 1
     assert "different: id=2: v is 'b', target has 'private'" in capsys.readouterr().out
@@ -407,7 +429,7 @@ def test_verify_lists_rows_that_do_not_fit_their_types(
             2 rows are set aside: a value does not fit its type in the target
             set aside: id=2
             set aside: id=3
-        in sync: 1 tables, 3 rows, 0 differences, 2 rows set aside
+        in sync: 1 table, 3 rows, 0 differences, 2 rows set aside
         """)
 
 
@@ -493,6 +515,7 @@ def progress(**changes: Any) -> Any:
         "batch_events": 1000,
         "batch_ms": 1310,
         "warnings": (),
+        "unreachable_since_us": 0,
     }
     return SimpleNamespace(**{**usual, **changes})
 

@@ -182,7 +182,7 @@ def reader(rows: dict[int, str]) -> Any:
 def test_verify_by_ranges() -> None:
     rows = {i: f"v{i}" for i in range(0, 1000, 3)}
     report = verify(Rows(rows), [Rows.table], reader(rows), rows_per_range=50)
-    assert str(report) == "in sync: 1 tables, 334 rows, 0 differences"
+    assert str(report) == "in sync: 1 table, 334 rows, 0 differences"
 
 
 def test_verify_finds_what_lies_between_and_beyond_the_ranges() -> None:

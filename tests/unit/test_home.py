@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.engine.home import Home
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, StateLost
 
 HOLD = """
 import sys
@@ -85,6 +86,22 @@ def test_run_and_capture_do_not_exclude_each_other() -> None:
     home = Home.open("shop")
     with home.lock("run"), home.lock("capture"):
         assert home.holder("capture") == os.getpid()
+
+
+@pytest.mark.parametrize("what", ["deleted", "moved", "replaced", "its parent is deleted"])
+def test_a_lock_notices_that_its_folder_is_gone(folder: Path, what: str) -> None:
+    home = Home.open("shop")
+    with home.lock() as lock:
+        lock.require_kept()
+        if what == "moved":
+            home.path.rename(folder / "elsewhere")
+        else:
+            shutil.rmtree(folder if what.startswith("its parent") else home.path)
+        if what == "replaced":
+            again = Home.open("shop").lock()
+            again.__enter__()
+        with pytest.raises(StateLost, match=r"The state folder .*shop was deleted, moved or replaced.*--fresh"):
+            lock.require_kept()
 
 
 def test_nobody_holds_what_does_not_exist() -> None:

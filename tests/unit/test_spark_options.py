@@ -11,29 +11,29 @@ from pyspark import SparkConf
 
 from tidelog.cli.spark_options import add_spark_options, spark_options
 from tidelog.errors import ConfigError
-from tidelog.spark import chosen
+from tidelog.spark import spark_conf
 
 SECRET = "spark.hadoop.fs.s3a.secret.key"
 
 
 def test_secrets_are_no_arguments_of_the_jvm() -> None:
     """Every user of the machine can read the arguments of a process."""
-    launch = chosen.launch_settings({}, "", {SECRET: "s3cr3t", "spark.executor.memory": "2g"})
+    launch = spark_conf.launch_settings({}, "", {SECRET: "s3cr3t", "spark.executor.memory": "2g"})
     assert launch["spark.executor.memory"] == "2g"
     assert "s3cr3t" not in str(launch)
 
 
 def test_secrets_reach_the_session() -> None:
     conf = SparkConf(loadDefaults=False)
-    chosen.complete(conf, {chosen.APP_NAME: "shop"}, {SECRET: "s3cr3t"}, launched=True)
+    spark_conf.complete(conf, {spark_conf.APP_NAME: "shop"}, {SECRET: "s3cr3t"}, launched=True)
     assert conf.get(SECRET) == "s3cr3t"
 
 
 def test_a_disagreement_about_a_secret_does_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen, "_SETTLED_AT_LAUNCH", (chosen.MASTER, SECRET))
+    monkeypatch.setattr(spark_conf, "_SETTLED_AT_LAUNCH", (spark_conf.MASTER, SECRET))
     conf = SparkConf(loadDefaults=False).set(SECRET, "0ld")
     with pytest.raises(ConfigError) as caught:
-        chosen.complete(conf, {chosen.APP_NAME: "shop"}, {SECRET: "n3w"}, launched=False)
+        spark_conf.complete(conf, {spark_conf.APP_NAME: "shop"}, {SECRET: "n3w"}, launched=False)
     assert SECRET in str(caught.value)
     assert "0ld" not in str(caught.value)
     assert "n3w" not in str(caught.value)

@@ -7,12 +7,12 @@ until Ctrl-C. Queries with `capture: apart` in their section `stream` read its j
 from __future__ import annotations
 
 import argparse
-import threading
 from typing import TYPE_CHECKING
 
 from tidelog.cli.display import Line, status_text
 from tidelog.cli.loading import loaded
-from tidelog.cli.signals import setting
+from tidelog.cli.shutdown import StopRequest
+from tidelog.engine.startup import is_waiting
 
 if TYPE_CHECKING:
     from tidelog.contracts import Status
@@ -30,18 +30,20 @@ def configure(_: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     definition, _ = loaded(arguments.file)
     line = Line(definition.name)
-    stop = threading.Event()
+    farewell = "stopped; the next capture goes on from here"
+    stop = StopRequest(lambda: line.last(farewell))
 
     def watch(status: Status) -> None:
+        stop.orderly = not is_waiting(status.state)
         line.warn((status.warning,) if status.warning else ())
         line.show(status_text(status))
 
     from tidelog.engine.apart import run_apart
 
     try:
-        with setting(stop):
-            run_apart(definition, stop, watch)
-        line.end("stopped; the next capture goes on from here")
+        with stop:
+            run_apart(definition, stop.event, watch)
+        line.end(farewell)
     finally:
         line.end()
-    return 0
+    return stop.exit_code

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from tidelog.core.settings import size_text
-from tidelog.engine.startup import WAITING
+from tidelog.core.settings import counted, size_text, utc_text
+from tidelog.engine.startup import is_waiting
 
 if TYPE_CHECKING:
     from tidelog.contracts import Status
@@ -58,11 +58,15 @@ class Line:
         self._warned = set(warnings)
 
     def end(self, text: str = "") -> None:
-        """The last words; only the first call counts."""
+        """Writes the last line; only the first call counts."""
         if self._ended:
             return
         self._ended = True
-        self._write(self._clear() + (f"{self._name}: {text}\n" if text else ""))
+        self._write(self.last(text) if text else self._clear())
+
+    def last(self, text: str) -> str:
+        """What takes the place of the status line at the end."""
+        return f"{self._clear()}{self._name}: {text}\n"
 
     def _draw(self, parts: Sequence[str]) -> None:
         width, height = shutil.get_terminal_size()
@@ -94,15 +98,15 @@ class Board:
             self._line.say(ended_text(ended))
         self._told = len(progress.ended)
         self._line.warn(progress.warnings)
-        text = WAITING if progress.state == WAITING else progress_text(progress)
+        text = progress.state if is_waiting(progress.state) else progress_text(progress)
         self._line.show(text, walk_lines(progress.snapshots), urgent=urgent)
 
 
 def progress_text(progress: Progress) -> str:
     parts = [
-        f"{progress.events_total:,} events",
+        counted(progress.events_total, "event"),
         f"{progress.events_per_s:,.0f}/s",
-        f"lag {duration(progress.lag_ms)}, {size_text(progress.lag_bytes)}",
+        _lag_text(progress.unreachable_since_us, progress.lag_ms, progress.lag_bytes),
     ]
     if progress.batch_id >= 0:
         parts.append(f"batch {progress.batch_id}: {progress.batch_events:,} in {duration(progress.batch_ms)}")
@@ -125,7 +129,7 @@ def walk_text(walk: Walk, still: str = "") -> str:
     """How far a table is, and how fast it goes, or why it does not."""
     share = f"{_share(walk):4.0%}" if walk.estimate else "   ?"
     more = f" of ~{walk.estimate:,}" if walk.estimate > walk.rows else ""
-    rows = f"{walk.rows:,}{more} rows"
+    rows = f"{walk.rows:,}{more} rows" if more else counted(walk.rows, "row")
     if still:
         return f"{share} · {rows} · {still}"
     left = f" · {_seconds(walk.seconds_left)} left" if walk.seconds_left else ""
@@ -140,9 +144,9 @@ def ended_text(ended: Ended) -> str:
         why = [part for table, reason in ended.failures.items() for part in (reason, table) if part]
         return ": ".join([f"snapshot {ended.id} was not taken", *why])
     if ended.how == "ABORTED":
-        return f"snapshot of {what} stopped after {ended.rows:,} rows{took}"
+        return f"snapshot of {what} stopped after {counted(ended.rows, 'row')}{took}"
     wrong = [_failure(table, why, ended.tables.get(table, 0)) for table, why in ended.failures.items()]
-    read = [] if wrong and not ended.rows else [f"{ended.rows:,} rows{took}"]
+    read = [] if wrong and not ended.rows else [f"{counted(ended.rows, 'row')}{took}"]
     return f"snapshot of {what}: {'; '.join([*read, *wrong])}"
 
 
@@ -165,13 +169,19 @@ def _seconds(number: int) -> str:
 
 
 def tables_text(number: int) -> str:
-    return f"{number:,} table{'' if number == 1 else 's'}"
+    return counted(number, "table")
 
 
 def status_text(status: Status) -> str:
     total = sum(status.events.values())
-    lag = f"lag {duration(status.lag_ms)}, {size_text(status.lag_bytes)}"
-    return f"{status.state} · {total:,} events captured · {lag} · journal {size_text(status.journal_bytes)}"
+    lag = _lag_text(status.unreachable_since_us, status.lag_ms, status.lag_bytes)
+    return f"{status.state} · {counted(total, 'event')} captured · {lag} · journal {size_text(status.journal_bytes)}"
+
+
+def _lag_text(unreachable_since_us: int, ms: int, size: int) -> str:
+    if unreachable_since_us:
+        return f"the database has not answered since {utc_text(unreachable_since_us)}"
+    return f"lag {duration(ms)}, {size_text(size)}"
 
 
 def mark(level: str, out: TextIO | None = None) -> str:

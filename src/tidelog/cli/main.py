@@ -1,20 +1,23 @@
 """`tidelog`: finds the command and turns errors into one sentence and its cure.
 
 Exit codes: 0 all is well, 1 `verify` found differences or an awaited snapshot was not done, 2 something has to be
-changed first or `verify` could not compare a table, 130 interrupted. No stack trace is shown unless `--debug` asks for
-it.
+changed first or `verify` could not compare a table, 130 or 143 ended by SIGINT or SIGTERM. No stack trace is shown
+unless `--debug` asks for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
 from tidelog.cli import capture, check, connectors, offsets, pause, resume, run, server, snapshot, status, stop, verify
+from tidelog.cli.shutdown import INTERRUPTED
+from tidelog.engine.disk import is_full
 from tidelog.errors import TidelogError
 from tidelog.model.version import __version__
 
@@ -46,6 +49,7 @@ State lives under $TIDELOG_HOME/<name>, default .tidelog/<name>.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    logging.raiseExceptions = False  # a log file on a full disk is no reason to print stack traces
     arguments = parser().parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):  # a replaced stream may not know it
@@ -61,13 +65,23 @@ def _guarded(arguments: argparse.Namespace) -> int:
     except TidelogError as exc:
         return _tell(exc.message, exc.hint)
     except KeyboardInterrupt:
+        print(INTERRUPTED, file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as exc:
+        if not is_full(exc):
+            return _unexpected(exc)
+        where = f": {exc.filename} cannot be written" if exc.filename else ""
+        return _tell(f"The disk is full{where}.", "Free some space there, then start again.")
     except Exception as exc:  # noqa: BLE001  the last resort: a sentence instead of a stack trace
-        told = str(exc).strip().splitlines() or ["no message"]
-        return _tell(f"Unexpected {type(exc).__name__}: {told[0]}", "Run again with --debug to see where.")
+        return _unexpected(exc)
+
+
+def _unexpected(exc: Exception) -> int:
+    told = str(exc).strip().splitlines() or ["no message"]
+    return _tell(f"Unexpected {type(exc).__name__}: {told[0]}", "Run again with --debug to see where.")
 
 
 def _tell(message: str, hint: str) -> int:
@@ -114,7 +128,3 @@ def _documented(command: ModuleType) -> tuple[str, str]:
     """The summary of a command, and what else its module says."""
     text = (command.__doc__ or "").strip()
     return text.partition("\n")[0].partition(": ")[2].rstrip("."), text.partition("\n\n")[2]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """`tidelog run`: stream changes from the source to the sink.
 
-Streams until Ctrl-C and shows how it goes. A first run also reads the rows that are
+Streams until Ctrl-C or SIGTERM and shows how it goes. A first run also reads the rows that are
 there already (see snapshot.mode). The next run of the same name goes on where this one
 ended; a second one is refused while the first lives.
 """
@@ -8,16 +8,17 @@ ended; a second one is refused while the first lives.
 from __future__ import annotations
 
 import argparse
-import threading
 from typing import TYPE_CHECKING
 
 from tidelog.cli.display import Board, Line
 from tidelog.cli.loading import loaded
-from tidelog.cli.logs import libraries_logged_into, warnings_shown
-from tidelog.cli.signals import setting
+from tidelog.cli.logs import libraries_logged_into, native_messages_logged_into, warnings_shown
+from tidelog.cli.shutdown import StopRequest
 from tidelog.cli.spark_options import add_spark_options, spark_options, with_spark
+from tidelog.core.settings import counted
 from tidelog.engine.home import Home
 from tidelog.engine.notices import log_into
+from tidelog.engine.startup import is_waiting
 
 if TYPE_CHECKING:
     from tidelog.spark.progress import Progress
@@ -49,24 +50,29 @@ def run(arguments: argparse.Namespace) -> int:
     line = Line(definition.name)
     board = Board(line)
     total = 0
-    stop = threading.Event()
+    stop = StopRequest(lambda: line.last(farewell()))
+
+    def farewell() -> str:
+        return f"stopped after {counted(total, 'event')}; the next run goes on from here"
 
     def watch(progress: Progress) -> None:
         nonlocal total
         total = progress.events_total
+        stop.orderly = not is_waiting(progress.state)
         board.show(progress)
-        if stop.is_set():  # not raised by the signal itself: Spark's bridge takes an interrupt for an error of its own
-            raise KeyboardInterrupt
+        stop.require_none()
 
-    with setting(stop), libraries_logged_into(home.messages), warnings_shown():
+    native = native_messages_logged_into(home.native_log)
+    with stop, native, libraries_logged_into(home.messages), warnings_shown():
         try:
             line.show("starting Spark", urgent=True)
             from tidelog.spark.pipeline import Pipeline
 
             Pipeline.of(definition).run(once=arguments.once, fresh=arguments.fresh, watch=watch)
-            line.end(f"done: {total:,} events")
+            line.end(f"done: {counted(total, 'event')}")
         except KeyboardInterrupt:
-            line.end(f"stopped after {total:,} events; the next run goes on from here")
+            line.end(farewell())
+            return stop.exit_code
         finally:
             line.end()
     return 0

@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import threading
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tidelog.cli.logs import libraries_logged_into
-from tidelog.cli.signals import setting
+from tidelog.cli.shutdown import StopRequest
 from tidelog.cli.spark_options import add_spark_options, spark_options
 from tidelog.engine.definition import spark_conf_of
 from tidelog.engine.home import Home
@@ -36,6 +35,7 @@ examples:
 """
 ALONE = True
 PORT = 8083
+_FAREWELL = "stopped; what ran runs again with the next start"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,21 +71,20 @@ def _serve(home: Home, listener: socket.socket, access: Access, spark_conf: dict
     service.names()  # a store that cannot be used is told now
     server = Served(service, listener, access)
     print(f"tidelog listens on http://{where} (state in {home.path}; Ctrl-C ends it)", flush=True)
-    with libraries_logged_into(home.messages):
-        _until_told(server)
-    if not server.started:
-        raise ConfigError("The service did not start.", hint=f"{home.messages} says why.")
-    print("stopped; what ran runs again with the next start", flush=True)
-    return 0
+    with StopRequest(lambda: f"{_FAREWELL}\n") as stop, libraries_logged_into(home.messages):
+        stop.orderly = True
+        _serve_until(stop, server)
+    if not stop.event.is_set():
+        what = "ended by itself" if server.started else "did not start"
+        raise ConfigError(f"The service {what}.", hint=f"{home.messages} says why.")
+    print(_FAREWELL, flush=True)
+    return stop.exit_code
 
 
-def _until_told(server: Served) -> None:
-    """Signals are ours: first the listeners go, then the server, then the queries."""
-    stop = threading.Event()
-    with setting(stop):
-        while server.alive and not stop.wait(0.2):
-            pass
-        server.end()
+def _serve_until(stop: StopRequest, server: Served) -> None:
+    while server.alive and not stop.event.wait(0.2):
+        pass
+    server.end()
 
 
 def _require_installed() -> None:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from tidelog.cli.asking import followed, home_of, listener, tables
 from tidelog.cli.display import Line, ended_text, walk_lines
-from tidelog.cli.signals import terminable
 from tidelog.engine import requests
 from tidelog.engine.home import Home
 from tidelog.engine.shell import command
@@ -54,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{home.path.name}: asked for a snapshot of {', '.join(arguments.tables)} (id {id})", flush=True)
     if not arguments.wait:
         return _begun(home, told, id, arguments.tables)
-    with terminable():
-        return _follow(home, told, id, arguments.tables)
+    return _follow(home, told, id, arguments.tables)
 
 
 def _begun(home: Home, told: Told, id: str, asked: Sequence[str]) -> int:

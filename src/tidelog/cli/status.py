@@ -16,7 +16,7 @@ from typing import Any
 from tidelog.cli.display import duration, walk_text
 from tidelog.cli.loading import loaded
 from tidelog.contracts import Connector
-from tidelog.core.settings import size_text
+from tidelog.core.settings import counted, size_text, utc_text
 from tidelog.engine.dead_letters import DeadLetters, TableLetters
 from tidelog.engine.definition import Definition
 from tidelog.engine.home import Home
@@ -110,12 +110,22 @@ def _captured(written: dict[str, Any]) -> list[str]:
     events = written.get("events") or {}
     by_operation = ", ".join(f"{op} {number:,}" for op, number in sorted(events.items()))
     rows = [
-        _row("captured", f"{sum(events.values()):,} events{f' ({by_operation})' if by_operation else ''}"),
-        _row("lag", duration(written["lag_ms"])),
+        _row("captured", f"{counted(sum(events.values()), 'event')}{f' ({by_operation})' if by_operation else ''}"),
+        _row("lag", _lag(written)),
         _row("journal", size_text(written["journal_bytes"])),
-        _row("as of", f"{duration(max(0.0, time.time() * 1000 - written['updated_us'] / 1000))} ago"),
     ]
+    rows += [_row("as of", f"{_age(written['updated_us'])} ago")] if written["updated_us"] else []
     return [*rows, _row("warning", written["warning"])] if written.get("warning") else rows
+
+
+def _lag(written: dict[str, Any]) -> str:
+    if since_us := written.get("unreachable_since_us"):
+        return f"not known: the database has not answered since {utc_text(since_us)} ({_age(since_us)})"
+    return duration(written["lag_ms"])
+
+
+def _age(us: int) -> str:
+    return duration(max(0.0, time.time() * 1000 - us / 1000))
 
 
 def _snapshots(found: dict[str, Any], *, alive: bool) -> list[str]:

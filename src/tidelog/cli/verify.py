@@ -22,6 +22,7 @@ from uuid import UUID
 
 from tidelog.cli.display import mark
 from tidelog.cli.loading import loaded
+from tidelog.core.settings import counted
 from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.home import Home
 from tidelog.engine.set_aside import SetAside
@@ -112,7 +113,7 @@ def lines(report: TableReport, *, values: bool) -> Iterator[str]:
     """A table's report; values only when asked for, because they may be private."""
     result = report.result
     if report.in_sync:
-        yield f"{mark('warning' if report.set_aside else 'ok')} {report.table}: {result.rows:,} rows"
+        yield f"{mark('warning' if report.set_aside else 'ok')} {report.table}: {counted(result.rows, 'row')}"
         yield from _set_aside(report)
         return
     if report.failure is not None:
@@ -121,7 +122,7 @@ def lines(report: TableReport, *, values: bool) -> Iterator[str]:
             yield f"    {report.failure.hint}"
         return
     parts = [f"{n:,} {kind}" for n, kind in _counts(report) if n]
-    yield f"{mark('error')} {report.table}: {', '.join(parts)}; the source has {result.rows:,} rows"
+    yield f"{mark('error')} {report.table}: {', '.join(parts)}; the source has {counted(result.rows, 'row')}"
     yield from _set_aside(report)
     if report.absent:
         yield "    the target has no such table"

@@ -146,14 +146,20 @@ def _follow(old: pa.Field, new: pa.Field, key: Sequence[str]) -> Step:
             hint="Its rows in the target can no longer be found. Move or delete the target table, then start again: "
             "the table is read anew.",
         )
-    if way != "same":
-        notes.append(f"{new.name} is now {_meta(new, TYPE)} instead of {_meta(old, TYPE)}")
+    if way != "same" and (was := _type_name(old, new)) != (now := _type_name(new, old)):
+        notes.append(f"{new.name} is now {now} instead of {was}")
     ask = way == "ask" or (rewritten and not is_key)
     if rewritten:
         notes.append(f"the values of {new.name} may have been rewritten")
     if ask:
         notes.append(f"{new.name} is read from the source")
     return Step(new, old.name, note=", ".join(notes), ask=ask, unproven=rewritten and is_key)
+
+
+def _type_name(field: pa.Field, other: pa.Field) -> str:
+    """The source's name of the type; where both columns have that in common, the target's."""
+    name = _meta(field, TYPE)
+    return name if name != _meta(other, TYPE) else str(plain(field.type))
 
 
 def _may_be_rewritten(old: pa.Field, new: pa.Field) -> bool:

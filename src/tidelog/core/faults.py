@@ -30,6 +30,8 @@ class Fault:
     rows: Mask
     reason: str
     hint: str = ASIDE
+    column: str = ""
+    """The column whose values cannot be read; empty where the whole record cannot."""
 
 
 def settle(
@@ -71,6 +73,18 @@ def _letters(
     return pa.RecordBatch.from_arrays([names, *place, op_texts(some), reasons, some.column("payload")], schema=FAILURES)
 
 
+def read_error(faults: Sequence[Fault], columns: Mapping[str, pa.Array], table: Table) -> UnsupportedChange:
+    """The first row that was read from a table and does not fit its types. The row is named by its key, by the texts of
+    `columns`, which are those that may be shown; a key column that cannot be read itself is left out."""
+    fault = faults[0]
+    row = int(np.argmax(fault.rows))
+    unreadable = {other.column for other in faults if other.rows[row]}
+    key = [name for name in table.key if name in columns and name not in unreadable]
+    values = [f"{name} = {plain_texts(columns[name].slice(row, 1))[0]}" for name in key]
+    where = f"in the row with {', '.join(values)}" if values else "in a row that was read"
+    return UnsupportedChange(f"{table.qualified}, {fault.reason}, {where}.", hint=fault.hint)
+
+
 def read_letters(
     faults: Sequence[Fault], columns: Mapping[str, pa.Array], table: Table, position: int = 0
 ) -> pa.RecordBatch | None:
@@ -79,7 +93,7 @@ def read_letters(
     rows = np.flatnonzero(np.logical_or.reduce([fault.rows for fault in faults])) if faults else np.empty(0, np.int64)
     if not len(rows):
         return None
-    values = [_plain_texts(column.take(pa.array(rows))) for column in columns.values()]
+    values = [plain_texts(column.take(pa.array(rows))) for column in columns.values()]
     letters = [
         {
             "table": table.qualified,
@@ -94,7 +108,8 @@ def read_letters(
     return pa.RecordBatch.from_pylist(letters, schema=FAILURES)
 
 
-def _plain_texts(column: pa.Array) -> list[str | None]:
+def plain_texts(column: pa.Array) -> list[str | None]:
+    """Values as texts; bytes in hexadecimal."""
     if pa.types.is_binary(column.type):
         return [None if value is None else value.hex() for value in column.to_pylist()]
     values = pc.cast(column, pa.string()).cast(pa.binary()).to_pylist()

@@ -39,7 +39,12 @@ class Requirements:
 
     def obstacle(self, table: Table, selection: Selection) -> Obstacle | None:
         columns = [column.name for column in selection.columns_of(table)]
-        return self._key(table, selection) or self._case(table, columns) or self._reserved(table, columns)
+        return (
+            excluded_key(table, selection)
+            or self._key(table, selection)
+            or self._case(table, columns)
+            or self._reserved(table, columns)
+        )
 
     def _key(self, table: Table, selection: Selection) -> Obstacle | None:
         if not self.key:
@@ -63,12 +68,12 @@ class Requirements:
         if not self.folds_case:
             return None
         folded = [name.lower() for name in columns]
-        twice = next((name for name in columns if folded.count(name.lower()) > 1), "")
-        if not twice:
+        alike = next(([n for n in columns if n.lower() == name] for name in folded if folded.count(name) > 1), [])
+        if not alike:
             return None
         return Obstacle(
-            f"{table.qualified} has two columns {twice!r} that differ in upper and lower case only, and Delta does not "
-            "tell them apart.",
+            f"{table.qualified} has the columns {' and '.join(alike)}, which differ in upper and lower case only: "
+            "Delta does not tell them apart.",
             "Leave one out with column.exclude.list, or drop or rename it.",
         )
 
@@ -88,3 +93,15 @@ class Requirements:
     def from_json(text: str) -> Requirements:
         raw = json.loads(text) if text else {}
         return Requirements(**{**raw, "reserved": tuple(raw.get("reserved", ()))})
+
+
+def excluded_key(table: Table, selection: Selection) -> Obstacle | None:
+    """A start refuses this; while a pipeline runs, a table may get a key that holds a column which is to be hidden."""
+    names = selection.excluded_keys(table)
+    if not names:
+        return None
+    return Obstacle(
+        f"column.exclude.list names {', '.join(names)}, which belongs to the key of {table.qualified}.",
+        "Name another key (message.key.columns), hash the column (column.mask.hash.SHA-256.with.salt.…), or leave the "
+        "table out.",
+    )

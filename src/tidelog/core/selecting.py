@@ -32,7 +32,12 @@ SETTINGS = (
     ),
     Setting("table.include.list", "Regular expressions over schema.table: tables to capture.", "", patterns),
     Setting("table.exclude.list", "The same: tables to leave out; instead of table.include.list.", "", patterns),
-    Setting("column.include.list", "Regular expressions over schema.table.column: columns to deliver.", "", patterns),
+    Setting(
+        "column.include.list",
+        "Regular expressions over schema.table.column: columns to deliver, beside the key.",
+        "",
+        patterns,
+    ),
     Setting("column.exclude.list", "The same: columns to leave out; instead of column.include.list.", "", patterns),
     Setting("message.key.columns", "Keys instead of the primary key: schema.table:column,column;…", "", keys),
     Setting(

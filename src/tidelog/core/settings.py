@@ -11,9 +11,11 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tidelog.core import debezium_settings
 from tidelog.errors import ConfigError
 
 
@@ -67,6 +69,8 @@ def _value(setting: Setting, options: Mapping[str, str]) -> Any:
 
 
 def unknown(name: str, known: Sequence[str], *, subject: str) -> ConfigError:
+    if replacement := debezium_settings.answer(name):
+        return ConfigError(f"{subject} has no setting {name!r}, which is one of Debezium's.", hint=replacement)
     near = nearest(name, known)
     hint = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(known))}."
     return ConfigError(f"{subject} has no setting {name!r}.", hint=hint)
@@ -115,6 +119,16 @@ def size(text: str) -> int:
     if not found:
         raise ValueError("write a number of bytes such as 64mb or 4gb")
     return int(float(found[1]) * _UNITS[found[2] or ""])
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 row`, `1,000 rows`"""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def utc_text(us: int) -> str:
+    """A moment in microseconds since 1970, as people read it."""
+    return f"{datetime.fromtimestamp(us / 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def size_text(count: int) -> str:

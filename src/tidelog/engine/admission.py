@@ -6,6 +6,7 @@ A table that the sink cannot take is set aside (see `engine.set_aside`), and com
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from tidelog.core.requirements import Obstacle, Requirements
 from tidelog.core.snapshot import requests
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import INITIAL, Snapshot
-from tidelog.engine.set_aside import Aside, SetAside
+from tidelog.engine.set_aside import SetAside, SetAsideTable
 from tidelog.errors import ConfigError, TableRefused
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
@@ -44,13 +45,13 @@ def require_some(requirements: Requirements, tables: Sequence[Table], selection:
         raise ConfigError(f"{first.reason}{others}", hint=first.cure)
 
 
-class TakesAll:
+class AdmitEverything:
     """A user's own sink: it gets every table."""
 
     def admit(self, tables: Sequence[Table], selection: Selection, *, anew: bool = False) -> list[Table]:  # noqa: ARG002
         return list(tables)
 
-    def take_back(self, snapshot: Snapshot, connector: Connector) -> Snapshot:  # noqa: ARG002
+    def readmit(self, snapshot: Snapshot, connector: Connector) -> Snapshot:  # noqa: ARG002
         return snapshot
 
     def waiting(self) -> list[str]:
@@ -63,16 +64,17 @@ class Admission:
     def __init__(self, requirements: Requirements, set_aside: SetAside) -> None:
         self._requirements = requirements
         self._set_aside = set_aside
-        self._has_admitted = False
-        self._looked_s: float | None = None
-        """When it was last asked which tables can be taken back; None before the first time."""
+        self._is_starting = True
+        """Until it is known for the first time which tables can return."""
+        self._next_look_s = -math.inf
+        self._looked_at: set[str] = set()
+        """The marks of the tables that were waiting at the last look."""
 
     # -- the planner -----------------------------------------------------------------------------------------------
 
     def admit(self, tables: Sequence[Table], selection: Selection, *, anew: bool = False) -> list[Table]:
         """Returns the captured tables that the sink can take and that are not set aside; sets the others aside. With
         `anew`, every returned table is about to be read in full."""
-        self._has_admitted = True
         if anew:
             self._forget_positions()
         require_some(self._requirements, tables, selection)
@@ -100,17 +102,18 @@ class Admission:
         """The names of the captured tables that are set aside."""
         return [aside.name for aside in self._set_aside.all() if aside.waits]
 
-    def take_back(self, snapshot: Snapshot, connector: Connector) -> Snapshot:
-        """Ask for the snapshots of the tables that the sink can take again; looks every few seconds."""
-        starts, now = self._looked_s is None, time.monotonic()
-        if self._looked_s is not None and now - self._looked_s < _LOOK_AGAIN_S:
+    def readmit(self, snapshot: Snapshot, connector: Connector) -> Snapshot:
+        """Ask for the snapshots of the tables that the sink can take again; looks every few seconds, and at once where
+        a target was lost."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s and not self._has_newly_lost():
             return snapshot
         selection = connector.selection()
-        if not self._has_admitted:
-            self.admit(connector.tables(), selection)
-        has_waiting = any(not aside.confirmed for aside in self._set_aside.all())
-        tables = connector.tables() if has_waiting else []
-        self._looked_s = now  # not before the source has answered
+        unconfirmed = [aside for aside in self._set_aside.all() if not aside.confirmed]
+        tables = connector.tables() if unconfirmed else []
+        starts, self._is_starting = self._is_starting, False  # not before the source has answered
+        self._next_look_s = now_s + _LOOK_AGAIN_S
+        self._looked_at = {aside.mark for aside in unconfirmed}
         returning = self._returning(tables, selection, snapshot.handled, starts=starts)
         unpublished = {table.id for table in connector.untold([table for _, table in returning])} if returning else ()
         for aside, table in returning:
@@ -126,9 +129,12 @@ class Admission:
             _LOG.info("%s was set aside and comes back: its rows are read", table.qualified)
         return snapshot
 
+    def _has_newly_lost(self) -> bool:
+        return any(aside.returns and aside.mark not in self._looked_at for aside in self._set_aside.all())
+
     def _returning(
         self, tables: Sequence[Table], selection: Selection, handled: Collection[str], *, starts: bool
-    ) -> list[tuple[Aside, Table]]:
+    ) -> list[tuple[SetAsideTable, Table]]:
         """The tables that the sink can take again, and whose snapshot is not asked for yet."""
         by_id = {table.id: table for table in tables}
         waiting = [aside for aside in self._set_aside.all() if not aside.confirmed and aside.request not in handled]
@@ -164,7 +170,9 @@ class Admission:
         self._set_aside.add(changes.table, Obstacle(refused.message, refused.hint), sticky=True)
         return replace(batch, tables=[other for other in batch.tables if other is not changes])
 
-    def _of_table(self, changes: TableChanges, aside: Aside | None, selection: Selection) -> TableChanges | None:
+    def _of_table(
+        self, changes: TableChanges, aside: SetAsideTable | None, selection: Selection
+    ) -> TableChanges | None:
         left = changes if aside is None else _after(changes, aside)
         if left is None:
             return None
@@ -180,7 +188,7 @@ class Admission:
         return next(filter(None, found), None)
 
 
-def _after(changes: TableChanges, aside: Aside) -> TableChanges | None:
+def _after(changes: TableChanges, aside: SetAsideTable) -> TableChanges | None:
     """The rows to deliver of a table that was set aside: rows read by its returning snapshot, and log events after
     `until`. None if nothing is left."""
     if aside.until is None:

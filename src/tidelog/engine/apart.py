@@ -16,12 +16,13 @@ from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.first_start import accept
 from tidelog.engine.following import STATUS
-from tidelog.engine.home import Home
+from tidelog.engine.home import Home, Lock
 from tidelog.engine.notices import Notices
 from tidelog.engine.owner import claim, owner_of
 from tidelog.engine.readers import Known, Readers
-from tidelog.engine.startup import WAITING, start_when_reachable
+from tidelog.engine.startup import start_when_reachable, waiting_for
 from tidelog.engine.storage import files_of, journal_of
+from tidelog.errors import TransientError
 from tidelog.journal.files import Files
 
 _CHECK_S = 1.0
@@ -37,10 +38,10 @@ def run_apart(
 ) -> None:
     """Capture until `stop` is set."""
     home = Home.open(definition.name)
-    with home.lock("capture"), home.lock("journal"):
+    with home.lock("capture"), home.lock("journal") as lock:
         connector = connector_of(definition)
         try:
-            _serve(definition, home, connector, stop, watch, expiry_s)
+            _serve(definition, home, lock, connector, stop, watch, expiry_s)
         except _Stopped:
             return
         finally:
@@ -50,6 +51,7 @@ def run_apart(
 def _serve(
     definition: Definition,
     home: Home,
+    lock: Lock,
     connector: Connector,
     stop: threading.Event,
     watch: Callable[[Status], None],
@@ -67,6 +69,7 @@ def _serve(
         publish=_publish(home, files),
         persistent=definition.storage.persistent,
         abandoned=Notices(connector.snapshot_settings(), home, definition.name).abandoned,
+        check=lock.require_kept,
     )
     forgotten: list[Known] = []
     first = not readers.note()
@@ -77,6 +80,7 @@ def _serve(
     readers.announce(start, note)
     try:
         while not stop.wait(_CHECK_S):
+            lock.require_kept()
             capture.wait(capture.journal.end(), 0)
             least = readers.least(expiry_s, forgotten.append)
             if least is not None:
@@ -91,9 +95,9 @@ class _Stopped(Exception):
     """`stop` was set before the database answered."""
 
 
-def _waiting(stop: threading.Event, watch: Callable[[Status], None]) -> Callable[[str], None]:
-    def wait(reason: str) -> None:
-        watch(Status(WAITING, warning=reason))
+def _waiting(stop: threading.Event, watch: Callable[[Status], None]) -> Callable[[TransientError], None]:
+    def wait(reason: TransientError) -> None:
+        watch(Status(waiting_for(reason), warning=str(reason)))
         if stop.is_set():
             raise _Stopped
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.contracts import Slice
@@ -33,3 +33,9 @@ class Plan:
     """The tables whose snapshot was not complete when the batch began."""
     is_staged: bool = True
     """Whether the staged chunks that it delivers were read under its selection; otherwise they are read again."""
+
+
+def tables_left_out(slices: Sequence[Slice], selection: Selection) -> set[int]:
+    """The tables of which the log holds changes under a name that is not captured."""
+    tables = [s.table for s in slices if s.table is not None]
+    return {t.id for t in tables if not selection.has_table(t.schema, t.name)}

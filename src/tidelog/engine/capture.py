@@ -10,7 +10,6 @@ import json
 import logging
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,11 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from tidelog.contracts import Connector, Lag, Mixed, Portion, Status, Tail
+from tidelog.engine import disk
 from tidelog.engine.backoff import Backoff
-from tidelog.errors import ConfigError, CorruptState, TransientError
+from tidelog.engine.state_file import write_json
+from tidelog.errors import ConfigError, CorruptState, StateLost, TransientError
 from tidelog.journal.buffer import Abandoned, Buffer
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
+from tidelog.model.record import Op
 
 _LOG = logging.getLogger("tidelog")
 _POLL_S = 0.1
@@ -56,18 +58,21 @@ class Capture:
         publish: Callable[[Status], None] = lambda _: None,
         persistent: bool = True,
         abandoned: Callable[[Abandoned], None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`abandoned` hears of open transactions that were given up."""
+        """`abandoned` hears of open transactions that were given up. `check` is called before anything is written, and
+        raises when this capture may not write any more."""
         self.journal = journal
         self._connector = connector
         self._files = files
         # Notes about empty stretches of the log are kept twice: losing the journal must not lose them.
-        self._notes = [files, notes] if notes is not None else [files]
+        self._places = [files, notes] if notes is not None else [files]
         # The raw messages, their joined buffer, the blocks and the segment exist at the same time.
         self._portion_bytes = max(1 << 20, memory_bytes // 5)
         self._open_bytes = min(max(1 << 20, memory_bytes // 2), _OPEN_BYTES_MAX)
         self._persistent = persistent and connector.scope() != ""
         self._tell_abandoned = abandoned
+        self._check = check
         self._buffer: Buffer | None = None
         self._note: str | None = None
         self._publish = publish
@@ -79,6 +84,8 @@ class Capture:
         self._told = 0
         self._seen = 0
         self._goal = 0
+        self.schema_end = 0
+        """The end of the last record that says how a table was changed without a row."""
         self._events: Counter[str] = Counter()
         self._failure: BaseException | None = None
         self._lag_warning = ""
@@ -164,10 +171,16 @@ class Capture:
             self._live()
             self._set(state="stopped")
         except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
-            self._failure = _disk_error(exc) if isinstance(exc, OSError) else exc
+            self._failure = self._explain(exc)
             self._status = replace(self._status, state="failed", warning=str(self._failure))
-            with suppress(OSError):  # the disk may be what failed; whoever asks hears of it all the same
+            with suppress(OSError, StateLost):  # it may be what failed; the next caller gets the failure all the same
+                self._check()
                 self._publish(self._now())
+
+    def _explain(self, exc: BaseException) -> BaseException:
+        if disk.is_full(exc):
+            return disk.full_error(Path(place.path("")) for place in self._places if place.local)
+        return _disk_error(exc) if isinstance(exc, OSError) else exc
 
     def _live(self) -> None:
         """One session after the other, until stopped or until an error that time does not cure."""
@@ -180,7 +193,7 @@ class Capture:
             except (TransientError, OSError) as exc:
                 if isinstance(exc, OSError) and self._files.local:
                     raise
-                self._set(state="reconnecting", warning=str(exc))
+                self._set(state="reconnecting", warning=str(exc), unreachable_since_us=self._unreachable_since(exc))
                 self._stopping.wait(self._backoff.failed(str(exc)))
                 reopen = True
 
@@ -188,11 +201,11 @@ class Capture:
         """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
         that is kept for a rewind would have to go."""
         reached = self.journal.reached()
-        empty = reached < position <= skip_idle(self._notes, reached)
+        empty = reached < position <= skip_idle(self._places, reached)
         return self.journal.open(reached if empty else position)
 
     def _session(self) -> None:
-        start = skip_idle(self._notes, self._from)
+        start = skip_idle(self._places, self._from)
         buffer = self._opened()
         tail = self._connector.tail(
             start,
@@ -204,7 +217,7 @@ class Capture:
         buffer.merging = tail.merging
         self._told = 0  # a new tail has heard nothing yet
         try:
-            self._set(state="running", warning="")
+            self._set(state="running", warning="", unreachable_since_us=0)
             self._backoff.succeeded()
             while not self._stopping.is_set():
                 self._step(tail)
@@ -269,12 +282,15 @@ class Capture:
         self._tell_abandoned(one)
 
     def _append(self, portion: Portion) -> None:
+        self._check()
         self.journal.append(portion)
         if portion.end:
             self._wanted.clear()
         for block in portion.blocks:
             ops, counts = np.unique(block.records.column("op").to_numpy(), return_counts=True)
             self._events.update({chr(op): int(n) for op, n in zip(ops, counts, strict=True)})
+            if ord(Op.SCHEMA) in ops:
+                self.schema_end = portion.end
 
     def _hold(self, tail: Tail) -> None:
         """The journal is full: leave the log to the database, and stay in touch with it."""
@@ -299,8 +315,8 @@ class Capture:
         end, seen = self.journal.end(), tail.seen()
         if seen > end:
             note = json.dumps({"position": end, "seen": seen}).encode()
-            for place in self._notes:
-                place.write(_IDLE_FILE, note)
+            for place in self._places:
+                place.write(_IDLE_FILE, note, durable=True)
             tail.acknowledge(seen)
 
     # -- telling -----------------------------------------------------------------------------------------------
@@ -309,6 +325,7 @@ class Capture:
         if self._is_due("lag", _LAG_S):
             self._watch_lag()
         if self._is_due("status", _STATUS_S):
+            self._check()
             self._set()
 
     def _watch_lag(self) -> None:
@@ -316,7 +333,13 @@ class Capture:
         self._status = replace(self._status, lag_bytes=lag.bytes, kept_bytes=lag.kept_bytes, safe_bytes=lag.safe_bytes)
         self._lag_warning = _warning(lag)
 
-    def _set(self, **changes: str) -> None:
+    def _unreachable_since(self, exc: Exception) -> int:
+        """An OSError is one of the journal's storage, and says nothing about the database."""
+        if isinstance(exc, OSError):
+            return self._status.unreachable_since_us
+        return self._status.unreachable_since_us or time.time_ns() // 1000
+
+    def _set(self, **changes: str | int) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]
         self._publish(self._now())
 
@@ -351,20 +374,29 @@ class Capture:
 def skip_idle(places: Sequence[Files], start: int) -> int:
     """Where the log goes on after `start`, past a stretch of which a note says that it is empty."""
     for note in filter(None, (place.read(_IDLE_FILE) for place in places)):
-        idle = json.loads(note)
+        try:
+            idle = json.loads(note)
+        except ValueError:  # damaged: the other copy counts
+            continue
         if idle["position"] <= start <= idle["seen"]:
             start = int(idle["seen"])
     return start
 
 
+def last_status(path: Path) -> Status | None:
+    """What a capture last wrote; None where there is nothing, or nothing that can be read: the next status replaces it
+    within a second."""
+    try:
+        return Status(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
 def write_status(path: Path) -> Callable[[Status], None]:
-    """Publishes a status as a JSON file that readers never see half written, also when a run that ends and its capture
-    publish at the same moment."""
+    """Publishes a status as a JSON file. A run that ends and its capture may publish at the same moment."""
 
     def publish(status: Status) -> None:
-        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-        temporary.write_text(json.dumps(asdict(status)), encoding="utf-8")
-        temporary.replace(path)
+        write_json(path, asdict(status))
 
     return publish
 

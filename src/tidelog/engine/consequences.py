@@ -15,7 +15,7 @@ from typing import Any
 from tidelog import connectors
 from tidelog.contracts import Connector
 from tidelog.core.offsets.compare import CONSEQUENCES, Order
-from tidelog.core.settings import size_text
+from tidelog.core.settings import counted, size_text
 from tidelog.engine.capture import skip_idle
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.home import Home
@@ -132,7 +132,8 @@ class _Look:
         if self._journal is None or not self._journal.oldest() <= low or self._ended() < high:
             return size
         commits = self._journal.commits(low, high)
-        return f"{size}, {sum(commits['ordinal'].to_pylist()):,} events of {commits.num_rows:,} transactions"
+        events = counted(sum(commits["ordinal"].to_pylist()), "event")
+        return f"{size}, {events} of {counted(commits.num_rows, 'transaction')}"
 
     def _oldest(self) -> int:
         kept = self._connector.reach()

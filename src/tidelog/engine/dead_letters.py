@@ -5,7 +5,6 @@ The records themselves lie where the sink puts them; here is how many there are,
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.engine.home import Home
+from tidelog.engine.state_file import read_json, write_json
 
 MESSAGES = "messages"
 """Instead of a table's name, where a record belongs to none."""
@@ -51,6 +51,8 @@ class TableLetters:
 class DeadLetters:
     def __init__(self, home: Home) -> None:
         self._path = home.dead_letters
+        self._counts: dict[str, Any] | None = None
+        """What the file says: only the pipeline's driver writes it, through this object."""
 
     def all(self) -> list[TableLetters]:
         return [TableLetters(**raw) for _, raw in sorted(self._read().get("tables", {}).items())]
@@ -60,7 +62,7 @@ class DeadLetters:
         known = self._read()
         if not letters.num_rows or [query, batch] == known.get("batch"):
             return
-        tables: dict[str, dict[str, Any]] = known.get("tables", {})
+        tables: dict[str, dict[str, Any]] = dict(known.get("tables", {}))
         names = names_of(letters)
         reasons = dict(zip(names, letters["reason"].to_pylist(), strict=True))  # the last of each table stays
         for name, number in Counter(names).items():
@@ -68,15 +70,13 @@ class DeadLetters:
             set_aside, left_out = (number, 0) if kept else (0, number)
             after = TableLetters(name, before.set_aside + set_aside, before.left_out + left_out, reasons[name])
             tables[name] = asdict(after)
-        draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps({"batch": [query, batch], "tables": tables}), encoding="utf-8")
-        draft.replace(self._path)
+        counts = {"batch": [query, batch], "tables": tables}
+        write_json(self._path, counts)
+        self._counts = counts
 
     def _read(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except ValueError:  # torn by a loss of power
-            return {}
-        return found
+        if self._counts is None:
+            self._counts = (
+                read_json(self._path, "Delete it: counting begins anew, and the records stay where they are.") or {}
+            )
+        return self._counts

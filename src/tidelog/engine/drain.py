@@ -2,8 +2,10 @@
 
 A drain delivers what the log held when it began, and the snapshots that were queued then or are asked for meanwhile.
 A chunk is delivered only when the log is known past the place that its reading has seen, so every chunk moves the end
-of the drain to that place. Where windows are rows of the signal table, the row that closes a window stands at a place
-that nobody knows before it is read: while such a window is open, the drain takes all of the log.
+of the drain to that place. A schema change that wrote no row is recorded past the end that the log had when the catalog
+was asked, so it moves the end of the drain as well. Where windows are rows of the signal table, the row that closes a
+window stands at a place that nobody knows before it is read: while such a window is open, the drain takes all of the
+log.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ class Drain:
         self._end = self.target
         self._open_windows = False
 
-    def extend(self, log_end: int, *, open_windows: bool) -> None:
-        """Snapshots need the log up to `log_end`, and up to where the open windows close."""
+    def extend(self, log_end: int) -> None:
+        """Deliver the log up to `log_end`, too."""
         self._end = max(self._end, log_end)
-        self._open_windows = open_windows
+
+    def follow_windows(self, *, are_open: bool) -> None:
+        """Deliver the log up to where the open windows close."""
+        self._open_windows = are_open
 
     @property
     def limit(self) -> int | None:

@@ -11,7 +11,6 @@ first batch is committed can then start again.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
@@ -20,6 +19,7 @@ from tidelog.engine.definition import Definition, redact
 from tidelog.engine.home import Home
 from tidelog.engine.owner import owner_of, read_owner
 from tidelog.engine.readers import Readers
+from tidelog.engine.state_file import read_json, write_json
 from tidelog.engine.storage import files_of
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
@@ -72,14 +72,12 @@ _FIRST, _FRESH = "first", "fresh"
 
 def accept(home: Home, *, fresh: bool = False) -> None:
     """Note that this folder belongs to the slot that is about to be created, or was chosen to start over."""
-    home.first_start.write_text(json.dumps({"accepted": _FRESH if fresh else _FIRST}), encoding="utf-8")
+    write_json(home.first_start, {"accepted": _FRESH if fresh else _FIRST})
 
 
 def _accepted_as(home: Home) -> str:
-    try:
-        return str(json.loads(home.first_start.read_text(encoding="utf-8"))["accepted"])
-    except (FileNotFoundError, ValueError):  # a loss of power has torn it: then it accepts nothing
-        return ""
+    content = read_json(home.first_start, "Delete it and start again; the start then asks what to do.")
+    return str(content["accepted"]) if content else ""
 
 
 # -- what an earlier start has left ----------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """The state folder of a pipeline: `$TIDELOG_HOME/<name>`, default `.tidelog/<name>`.
 
-One run at a time: whoever runs holds a kernel lock on a file in the folder. The kernel drops the lock with the
-process, however it dies, so there is never a stale one.
+One run at a time: a run holds a kernel lock on a file in the folder. The kernel drops the lock with the process,
+however it dies, so there is never a stale one. A folder that is deleted takes the file along, and a second run would
+lock another one: so a run keeps looking whether the file is still the one that it has locked.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -15,7 +17,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, StateLost
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock on a state folder that this process holds."""
+
+    file: Path
+    identity: tuple[int, int]
+    """Of the file that is locked, whatever lies at its path meanwhile."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the state folder is still the one that was locked."""
+        try:
+            return _identity(self.file.stat()) == self.identity
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as exc:  # a disk that is away for a moment is none that was replaced
+            return exc.errno != errno.ESTALE
+
+    def require_kept(self) -> None:
+        if not self.kept:
+            folder = self.file.parent
+            raise StateLost(
+                f"The state folder {folder} was deleted, moved or replaced while {folder.name!r} was running.",
+                hint="Bring it back and start again; that goes on after the last committed batch. If it is lost, start "
+                "with `tidelog run --fresh`, which reads every table again.",
+            )
+
+
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
 
 
 @dataclass(frozen=True)
@@ -82,6 +116,11 @@ class Home:
         return self.path / "set-aside"
 
     @property
+    def filled_targets(self) -> Path:
+        """Which target tables have rows."""
+        return self.path / "targets.json"
+
+    @property
     def dead_letters(self) -> Path:
         """How many records could not be decoded."""
         return self.path / "dead-letters.json"
@@ -106,16 +145,22 @@ class Home:
         """What Spark has to say, warnings and worse."""
         return self.path / "spark.log"
 
+    @property
+    def native_log(self) -> Path:
+        """What compiled libraries print, such as a panic of delta-rs."""
+        return self.path / "native.log"
+
     @contextmanager
-    def lock(self, role: str = "run", *, patience_s: float = 0.3, refusal: ConfigError | None = None) -> Iterator[None]:
-        """Hold the name while the process lives; refused while another one holds it for longer than we wait."""
+    def lock(self, role: str = "run", *, patience_s: float = 0.3, refusal: ConfigError | None = None) -> Iterator[Lock]:
+        """Holds the name while the process lives; refused while another process holds it for longer than
+        `patience_s`."""
         with self._lock_file(role) as file:
             if not self._seize(file, patience_s):
                 raise refusal or self._taken(role)
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            yield
+            yield Lock(self._path_of(role), _identity(os.fstat(file.fileno())))
 
     def holder(self, role: str = "run") -> int | None:
         """The process that holds the name now, if one does; 0 when it did not say."""

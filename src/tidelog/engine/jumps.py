@@ -123,6 +123,7 @@ def _joined(left: Snapshot, told: Snapshot | None, old: int, new: int, ids: Sequ
         heard=left.heard,
         handled=handled[-HANDLED_MAX:],
         known=left.known or chosen.known,
+        coverage=left.coverage or chosen.coverage,
         settling=tuple({**dict(chosen.settling), **settling}.items()),
     )
 

@@ -15,6 +15,7 @@ from tidelog.core.notifications import Notification
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.state import Entry, News, Snapshot
 from tidelog.engine.home import Home
+from tidelog.engine.state_file import write_json
 from tidelog.journal.buffer import Abandoned
 
 _LOG = logging.getLogger("tidelog.notifications")
@@ -30,6 +31,13 @@ class Pace:
 
     def rate(self, rows: int, now_s: float) -> float:
         return (rows - self.rows) / max(0.001, now_s - self.began_s)
+
+
+class LogFile(RotatingFileHandler):
+    """A log file that is silent where it cannot be written, as on a full disk: Python would print a stack trace."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The record is lost; what cannot be written elsewhere says so there."""
 
 
 class Notices:
@@ -49,7 +57,7 @@ class Notices:
                 self._publish(self._notification(news, snapshot.tables_of(news.id), now_s))
         self._told = digest
         self._time(snapshot, now_s)
-        _write(self._home.snapshot, {**self.progress(snapshot, now_s), "told": digest})
+        write_json(self._home.snapshot, {**self.progress(snapshot, now_s), "told": digest})
 
     def _time(self, snapshot: Snapshot, now_s: float) -> None:
         """Only of tables that are being read: those that wait their turn, or rest, have no pace. Where a walk began
@@ -113,7 +121,7 @@ def log_into(path: Path) -> None:
     logger = logging.getLogger("tidelog")
     if any(isinstance(h, logging.FileHandler) and h.baseFilename == str(path) for h in logger.handlers):
         return
-    handler = RotatingFileHandler(path, maxBytes=10 * _KEPT_BYTES, backupCount=1, encoding="utf-8", delay=True)
+    handler = LogFile(path, maxBytes=10 * _KEPT_BYTES, backupCount=1, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -133,9 +141,3 @@ def _told(path: Path) -> str:
         return str(json.loads(path.read_text(encoding="utf-8")).get("told", ""))
     except (FileNotFoundError, ValueError):
         return ""
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(content), encoding="utf-8")
-    draft.replace(path)

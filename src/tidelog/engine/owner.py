@@ -41,7 +41,7 @@ def _database(source: Mapping[str, str], name: str) -> str:
 def claim(files: Files, owner: Owner) -> None:
     """Before anything is written. What nobody has claimed belongs to who comes first."""
     if require(files, owner) is None:
-        files.write(_FILE, json.dumps(asdict(owner)).encode())
+        files.write(_FILE, json.dumps(asdict(owner)).encode(), durable=True)
 
 
 def require(files: Files, owner: Owner) -> Owner | None:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tidelog.engine.home import Home
+from tidelog.engine.state_file import parse_json
 from tidelog.errors import ConfigError
 from tidelog.journal.files import Files
 
@@ -23,6 +25,8 @@ _FOLDER = "readers"
 _START = "capture.json"
 _BEAT_S = 5.0
 _VISIT = "visit"
+_REMEDY_START = "Delete it while no query has its state: the capture then begins where the slot stands."
+_REMEDY_READER = "Delete it, and start that query again: it says anew how far it is."
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Readers:
             raise ConfigError(
                 "No capture has written to this journal yet.", hint="Start it first: tidelog capture FILE"
             )
-        return int(json.loads(text)["position"])
+        return int(parse_json(text, self._files.path(_START), _REMEDY_START)["position"])
 
     def acknowledge(self, name: str, position: int) -> None:
         if position == self._told[0] and self._now() - self._told[1] < _BEAT_S:
@@ -79,18 +83,21 @@ class Readers:
     def reached(self, name: str) -> int:
         """What a query last acknowledged; 0 for a new one."""
         text = self._files.read(f"{_FOLDER}/{name}.json")
-        return int(json.loads(text)["position"]) if text else 0
+        return int(self._parse(text, name)["position"]) if text is not None else 0
+
+    def _parse(self, text: bytes, name: str) -> dict[str, Any]:
+        return parse_json(text, self._files.path(f"{_FOLDER}/{name}.json"), _REMEDY_READER)
 
     # -- for the capture ---------------------------------------------------------------------------------------
 
     def announce(self, position: int, note: str | None = None) -> None:
         """`note` is what the connector has to know to read on from there."""
-        self._files.write(_START, json.dumps({"position": position, "note": note}).encode())
+        self._files.write(_START, json.dumps({"position": position, "note": note}).encode(), durable=True)
 
     def note(self) -> str | None:
         """Of the place that was announced last, or of an older one."""
         text = self._files.read(_START)
-        return json.loads(text).get("note") if text else None
+        return None if text is None else parse_json(text, self._files.path(_START), _REMEDY_START).get("note")
 
     def resume(self, least: int | None, prepared: int) -> int:
         """Where a capture goes on: at the least of the queries, else where it last told new ones to begin. A slot
@@ -103,8 +110,8 @@ class Readers:
         found = []
         for base in self._files.names(_FOLDER):
             text = self._files.read(f"{_FOLDER}/{base}")
-            if text:
-                raw = json.loads(text)
+            if text is not None:
+                raw = self._parse(text, base.removesuffix(".json"))
                 found.append(Known(base.removesuffix(".json"), int(raw["position"]), float(raw["seen_s"])))
         return found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from tidelog.core.snapshot import watermark
 from tidelog.core.snapshot.state import Emission, Heard, Snapshot
 from tidelog.core.snapshot.world import Now
 from tidelog.engine.admission import Admission
-from tidelog.engine.batch_plan import Plan
+from tidelog.engine.batch_plan import Plan, tables_left_out
 from tidelog.engine.capture import Capture
 from tidelog.engine.definition import Definition
 from tidelog.engine.drain import Drain
@@ -120,7 +121,7 @@ class Reading:
             if position > start.position or ahead != snapshot.settled():
                 return self._reached(start, position, ahead)
             self._served.wait(start.position, 0.0 if snapshot.idle else _WAIT_S)
-            if over and (self._silent or not self.snapshots.postponed):
+            if over and (self._silent or not (self.snapshots.postponed or self.snapshots.watch.awaited)):
                 return start
 
     def plan(self, start: Offset, end: Offset) -> Plan:
@@ -176,7 +177,7 @@ class Reading:
         `start` there."""
         self._drain = Drain(self.connector)
         if not self._silent:
-            self.snapshots.hurry()
+            self.snapshots.prefer_throughput()
 
     def finish(self) -> None:
         """Everything is drained: let the database hear of the last acknowledgement, and give the slot back, since
@@ -308,9 +309,10 @@ class Reading:
     def _follow_chunks(self, snapshot: Snapshot, busy: bool) -> None:
         """Let the log come past what the chunks have seen, also where nothing is written: this closes windows."""
         windowed = not self._silent and self.snapshots.settings.writes_windows
-        goal = self.snapshots.goal(snapshot) if busy else 0
+        goal = 0 if self._silent else self.snapshots.goal(snapshot)
         if self._drain is not None:
-            self._drain.extend(goal, open_windows=busy and windowed and snapshot.flying > 0)
+            self._drain.extend(max(goal, self._served.schema_end))
+            self._drain.follow_windows(are_open=busy and windowed and snapshot.flying > 0)
         if goal and not windowed:
             self._served.caught_up(goal, _CATCH_UP_S)
 
@@ -326,14 +328,15 @@ class Reading:
             windowed=self.snapshots.settings.writes_windows,
         )
         batch_ms, self._batch_ms = self._batch_ms, 0  # it is learned from once
-        return self.snapshots.advance(snapshot, self._heard(start, position), now, self._logged, batch_ms)
+        slices = self.journal.plan(start, position) if start < position else []
+        left_out = tables_left_out(slices, self.connector.selection())
+        return self.snapshots.advance(snapshot, self._heard(slices), now, self._logged, batch_ms, left_out)
 
-    def _heard(self, start: int, end: int) -> list[Heard]:
-        """The signals that the log holds between two positions."""
+    def _heard(self, slices: Sequence[Slice]) -> list[Heard]:
+        """The signals that the log holds."""
         name = self.snapshots.settings.heard_table
-        pieces = self.journal.plan(start, end) if name and start < end else []
-        mine = [p for p in pieces if p.table is not None and p.table.qualified == name]
-        return in_log(mine, self._files, self.connector.decoder())
+        own = [s for s in slices if name and s.table is not None and s.table.qualified == name]
+        return in_log(own, self._files, self.connector.decoder())
 
     def _logged(self, oid: int) -> str:
         table = next((t for t in self.journal.tables() if t.id == oid), None)

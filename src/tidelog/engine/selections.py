@@ -20,7 +20,7 @@ class Selections:
         """Remember a selection for as long as the journal lives."""
         name = f"{_FOLDER}/{selection.fingerprint}.json"
         if self._files.read(name) is None:
-            self._files.write(name, selection.to_json().encode())
+            self._files.write(name, selection.to_json().encode(), durable=True)
 
     def of(self, fingerprint: str, current: Selection) -> Selection:
         found = self._read(fingerprint, current)

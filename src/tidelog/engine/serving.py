@@ -7,6 +7,7 @@ not write a journal leaves nothing behind in the database.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -16,15 +17,18 @@ from tidelog.engine import owner
 from tidelog.engine.capture import Capture, write_status
 from tidelog.engine.definition import Definition, connector_of
 from tidelog.engine.following import Following
-from tidelog.engine.home import Home
+from tidelog.engine.home import Home, Lock
 from tidelog.engine.owner import Owner, owner_of
 from tidelog.engine.readers import Readers
 from tidelog.engine.storage import files_of, journal_of
+from tidelog.errors import PositionLost
 from tidelog.journal.buffer import Abandoned
 from tidelog.journal.files import Files
 from tidelog.model.offset import Offset
 
 _LOCK_S = 20.0
+_REPLAY_S, _POLL_S = 20.0, 0.2
+"""How long a standby may take to replay what it had replayed before."""
 
 
 class Serving:
@@ -39,7 +43,7 @@ class Serving:
         self._readers = Readers(self.files)
         self._connector: Connector | None = None
         self._prepared: int | None = None
-        self._held = False
+        self._lock: Lock | None = None
         self._name = ""
         self._hold = ExitStack()
 
@@ -55,11 +59,10 @@ class Serving:
             return 0 if resuming else self._readers.start()
         owner.require(self.files, self._owner)
         with ExitStack() as taken:
-            if not self._held:
-                taken.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
+            lock = self._lock or taken.enter_context(self._home.lock("journal", patience_s=_LOCK_S))
             self._prepared = self.connector.prepare(resuming=resuming, looking=self._silent)
             self._hold.push(taken.pop_all())
-        self._held = True
+        self._lock = lock
         return self._prepared
 
     def begin(self, start: Offset, abandoned: Callable[[Abandoned], None]) -> int:
@@ -104,6 +107,8 @@ class Serving:
 
     def _capture(self, start: Offset, abandoned: Callable[[Abandoned], None]) -> int:
         prepared = self._prepared if self._prepared is not None else self.prepare(resuming=True)
+        assert self._lock is not None
+        self._require_reached(start.position)
         owner.claim(self.files, self._owner)
         floor = _first_needed(start, prepared)
         storage = self._definition.storage
@@ -116,10 +121,24 @@ class Serving:
             publish=write_status(self._home.status),
             persistent=storage.persistent,
             abandoned=abandoned,
+            check=self._lock.require_kept,
         )
         log.start(floor, start.note or noted(start))
         self.log = log
         return floor
+
+    def _require_reached(self, position: int) -> None:
+        """A database that was restored writes other changes at places that were delivered already. A standby that has
+        just started may be behind for a moment."""
+        deadline = time.monotonic() + _REPLAY_S
+        while self.connector.through(self.connector.log_end()) < position:
+            if time.monotonic() > deadline:
+                raise PositionLost(
+                    "The database's log ends before the place up to which changes were delivered: it was restored to "
+                    "an earlier time, or a standby took over that lacked them.",
+                    hint="Start over: `tidelog offsets delete`, and start again: all tables are read anew.",
+                )
+            time.sleep(_POLL_S)
 
     @property
     def _owner(self) -> Owner:

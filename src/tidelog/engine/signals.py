@@ -21,6 +21,7 @@ from tidelog.core.metadata import BEFORE, OP, POSITION
 from tidelog.core.signals import Signal
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.state import Heard
+from tidelog.engine.state_file import write_json, write_text
 from tidelog.journal import segment
 from tidelog.journal.files import Files
 from tidelog.model.selection import Selection
@@ -34,9 +35,7 @@ def send(folder: Path, type: str, data: Mapping[str, object], id: str = "") -> s
     """Leave a signal for whoever runs the pipeline; returns its id."""
     id = id or str(uuid.uuid4())
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{time.time_ns():020d}.tmp"
-    draft.write_text(json.dumps({"id": id, "type": type, "data": dict(data)}), encoding="utf-8")
-    draft.replace(draft.with_suffix(".json"))
+    write_json(folder / f"{time.time_ns():020d}.json", {"id": id, "type": type, "data": dict(data)})
     return id
 
 
@@ -97,9 +96,7 @@ class SignalFile:
         if not left:
             self._taken.unlink(missing_ok=True)
         elif left != lines:
-            draft = self._taken.with_suffix(".tmp")
-            draft.write_text("".join(f"{line}\n" for line in left), encoding="utf-8")
-            draft.replace(self._taken)
+            write_text(self._taken, "".join(f"{line}\n" for line in left))
 
     def _tell(self, why: str) -> None:
         """Once: it is looked at several times a second."""

@@ -12,9 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
 
-from tidelog.contracts import Connector, Key, Scan
+from tidelog.contracts import Connector
 from tidelog.core import signals
 from tidelog.core.signals import Execute, Log, Malformed, Pause, Resume, Signal, Stop, WindowClose, WindowOpen
 from tidelog.core.snapshot import document, java_keys, plan, requests
@@ -22,14 +21,17 @@ from tidelog.core.snapshot.cost import CostModel
 from tidelog.core.snapshot.document import Asked
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, Entry, Heard, News, Snapshot
-from tidelog.core.snapshot.world import Bounds, Manifest, Now
-from tidelog.engine.admission import Admission, TakesAll, can_be_swept
+from tidelog.core.snapshot.world import Bounds, Now
+from tidelog.engine.admission import Admission, AdmitEverything, can_be_swept
+from tidelog.engine.backoff import Backoff
+from tidelog.engine.catalog_watch import CatalogWatch
+from tidelog.engine.coverage import Coverage
 from tidelog.engine.home import Home
 from tidelog.engine.notices import Notices
+from tidelog.engine.planning_world import PlanningWorld
 from tidelog.engine.shell import snapshot_command
 from tidelog.engine.signals import Channels
 from tidelog.engine.stage import Stage
-from tidelog.engine.trouble import Trouble
 from tidelog.errors import ConfigError, TransientError
 from tidelog.model.offset import Offset
 from tidelog.model.schema import Table
@@ -40,7 +42,9 @@ NO_TABLE = "no captured table matches"
 UNTOLD = "its changes are not in the log yet: once it is published, the pipeline's next start captures it"
 ASIDE = "the sink cannot take it: tidelog status says why"
 ANEW = "every table is read anew"
-_HURRY_MS = 2_000
+_THROUGHPUT_MS = 2_000
+_OPEN_DELAY_MAX_S = 1.0
+"""Old transactions are waited for, and may end at any moment."""
 
 
 class Snapshots:
@@ -58,10 +62,12 @@ class Snapshots:
     ) -> None:
         """`admission` says which tables the sink can take; a user's own sink takes all."""
         self._connector = connector
-        self._admission = admission or TakesAll()
+        self._admission = admission or AdmitEverything()
+        self.settings = connector.snapshot_settings()
+        reads_again = self.settings.mode != "no_data"
+        self._coverage = Coverage(connector, pipeline=name, reads_again=reads_again)
         self._stage = stage
         self._name = name
-        self.settings = connector.snapshot_settings()
         self._bounds = Bounds(
             self.settings.parallelism or max(1, parallelism - 1), self.settings.chunk_rows, self.settings.target_ms
         )
@@ -69,20 +75,22 @@ class Snapshots:
         self._readings: dict[int, CostModel] = {}
         self._channels = Channels(self.settings, home.signals)
         self.notices = Notices(self.settings, home, name)
+        self.watch = CatalogWatch(connector, self._admission, pipeline=name)
         self._begun = False
         self._told = ""
         self.postponed = False
         """Whether the database was away when the last batch was planned: signals may wait that nobody has seen."""
-        self._away = Trouble("The snapshots wait")
-        self._failing = Trouble("A chunk could not be read and is tried again")
-        self._waiting_for = Trouble("A snapshot waits for transactions older than its table's publication")
+        self._advancing = Backoff("Going on with the snapshots")
+        self._reading = Backoff("Reading a chunk")
+        self._opening = Backoff("Opening a snapshot", limit_s=_OPEN_DELAY_MAX_S)
         self._published: dict[int, int] = {}
         """Tables, and the transaction ids below which their log may be incomplete."""
 
     def first(self) -> Snapshot:
         """The state of a first start: every captured table is asked for, unless no rows are wanted."""
         tables, untold = self._covered()
-        snapshot = Snapshot(known=tuple(t.id for t in tables))
+        snapshot = Snapshot(known=tuple(t.id for t in tables), contents=self.watch.contents(tables))
+        snapshot = self._coverage.begin(snapshot)
         self._begun = True
         tables = self._admission.admit(tables, self._connector.selection(), anew=True)
         if self.settings.mode == "no_data":
@@ -92,8 +100,11 @@ class Snapshots:
 
     def resume(self, told: Snapshot | None) -> Snapshot:
         """The state of a first start that goes on where another connector was: only what that one still had to read."""
+        captured = self._covered()[0]
+        self._admission.admit(captured, self._connector.selection())
         self._begun = True
-        return replace(told or Snapshot(), known=tuple(t.id for t in self._covered()[0]))
+        known, contents = tuple(t.id for t in captured), self.watch.contents(captured)
+        return self._coverage.begin(replace(told or Snapshot(), known=known, contents=contents))
 
     def _covered(self) -> tuple[list[Table], list[str]]:
         """The captured tables of which the log tells, and the others, which are left to a later start: what is read
@@ -116,8 +127,13 @@ class Snapshots:
         self._begun = True
         ended = requests.stop(snapshot.settled(), None, ANEW)
         fresh = Snapshot(
-            known=tuple(t.id for t in tables), heard=snapshot.heard, handled=snapshot.handled, news=ended.news
+            known=tuple(t.id for t in tables),
+            contents=self.watch.contents(tables),
+            heard=snapshot.heard,
+            handled=snapshot.handled,
+            news=ended.news,
         )
+        fresh = self._coverage.begin(fresh)
         id = f"{reason}-{self._connector.next_xid()}"
         selection = self._connector.selection()
         tables = self._admission.admit(tables, selection, anew=True)
@@ -148,15 +164,16 @@ class Snapshots:
         self._connector.release([e.export for e in snapshot.entries])
 
     def goal(self, snapshot: Snapshot) -> int:
-        """How far the log must be known for everything that was read so far to be delivered; 0 if nothing was. (Where
-        windows are written to the source, the log closes them further on.)"""
+        """How far the log must be known for everything that was read so far to be delivered, and for what the catalog
+        showed to be acted on; 0 if there is neither. (Where windows are written to the source, the log closes them
+        further on.)"""
         staged = [c.passed for e in snapshot.entries for c in e.chunks if c.staged]
         attempts = self._stage.attempts() if snapshot.planned else {}
         for entry, chunk in snapshot.planned:
             for attempt in attempts.get(entry.name(chunk), ()):
                 note = self._stage.note(entry.name(chunk), attempt)
                 staged.append(note.manifest.passed if note is not None else 0)
-        return max(staged, default=0)
+        return max([self.watch.awaited, *staged])
 
     def document(self, snapshot: Snapshot) -> dict[str, str]:
         """The attributes that other connectors know: the queue, and how far its first table is."""
@@ -169,31 +186,41 @@ class Snapshots:
         return document.write(queue, sent, java_keys.key_values(first.maximum, types))
 
     def advance(
-        self, start: Snapshot, heard: Sequence[Heard], now: Now, logged: Callable[[int], str], batch_ms: int = 0
+        self,
+        start: Snapshot,
+        heard: Sequence[Heard],
+        now: Now,
+        logged: Callable[[int], str],
+        batch_ms: int = 0,
+        left_out: Collection[int] = (),
     ) -> Snapshot:
         """The state at the end of the next batch; `heard` are the signals of the log up to there. When the database
         does not answer, the snapshots wait and the stream goes on; the signals wait in the state. `batch_ms`: how long
-        the batch that ended at `start` took, with all that the sink did; 0 when it is not known."""
+        the batch that ended at `start` took, with all that the sink did; 0 when it is not known. `left_out` are the
+        tables of which the log holds changes up to there that are not delivered."""
         snapshot = replace(start.settled(), heard=(*start.heard, *heard))
+        snapshot = self._coverage.leave_out(snapshot, left_out)
         began_s = time.monotonic()
         self.postponed = True
         try:
             snapshot = self._followed(snapshot, now)
             self.postponed = False
-            if self._away.rests and not now.full:
+            if not self._advancing.is_due and not now.full:
                 return snapshot
-            world = _World(self._connector, self._stage, logged, self._failing, self._waiting_for)
+            world = PlanningWorld(self._connector, self._stage, logged, self._reading, self._opening)
             self._learn(start, world, batch_ms)
             now = replace(now, cost=self._costs.cost, readings={oid: m.cost for oid, m in self._readings.items()})
-            return plan.advance(snapshot, world, now, self._bounds)
+            advanced = plan.advance(snapshot, world, now, self._bounds)
         except TransientError as exc:
-            self._away.met(exc.message, time.monotonic() - began_s)
+            self._advancing.failed(exc.message, time.monotonic() - began_s)
             return snapshot
         except ConfigError:
             self._stage.keep({e.name(c) for e in start.entries for c in e.chunks if c.staged})  # to be tried again
             raise
+        self._advancing.succeeded()
+        return advanced
 
-    def _learn(self, start: Snapshot, world: _World, batch_ms: int) -> None:
+    def _learn(self, start: Snapshot, world: PlanningWorld, batch_ms: int) -> None:
         """A batch reads rows, and delivers those that the one before it has read: each row passes through two. One
         that reads nothing has fewer tasks, and is not comparable."""
         read = 0
@@ -206,18 +233,22 @@ class Snapshots:
             delivered = sum(emission.chunk.rows for emission in start.emitting)
             self._costs.learn((read + delivered) / 2, batch_ms)
 
-    def hurry(self) -> None:
+    def prefer_throughput(self) -> None:
         """Nobody waits for single changes: throughput counts, not the latency of a batch."""
         if self._bounds.target_ms:
-            self._bounds = replace(self._bounds, target_ms=max(_HURRY_MS, self._bounds.target_ms))
+            self._bounds = replace(self._bounds, target_ms=max(_THROUGHPUT_MS, self._bounds.target_ms))
 
     def _resumed(self, snapshot: Snapshot) -> Snapshot:
         """Follow what was changed while nobody ran."""
         captured = self._covered()[0]
-        tables = [(t.id, t.qualified) for t in self._admission.admit(captured, self._connector.selection())]
+        selection = self._connector.selection()
+        admitted = self._admission.admit(captured, selection)
+        # The target may have rows of an earlier table of this name, or of a time when the table was captured before.
+        tables = [(t.id, Wanted(t.qualified, sweep=can_be_swept(t, selection))) for t in admitted]
         after = self._connector.next_xid()
         self._published = dict.fromkeys((t.id for t in captured), after)
-        snapshot = requests.uncover(snapshot, [name for _, name in tables])
+        snapshot = requests.uncover(snapshot, [table.qualified for table in admitted])
+        snapshot = self._coverage.resume(snapshot, {t.id for t in captured})
         if self.settings.mode != "no_data":
             snapshot = requests.cover(snapshot, tables, after=after)
             snapshot = replace(snapshot, known=tuple(t.id for t in captured))
@@ -231,7 +262,9 @@ class Snapshots:
         """After everything that was asked since the last batch."""
         if not self._begun:
             snapshot = self._resumed(snapshot)
-        snapshot = self._admission.take_back(snapshot, self._connector)
+        snapshot = self._coverage.follow(snapshot, self._admission.waiting())
+        snapshot = self._admission.readmit(snapshot, self._connector)
+        snapshot = self.watch.follow(snapshot, now.reached)
         waiting = self._waiting(snapshot)
         for at, values in snapshot.heard:
             snapshot = self._follow(snapshot, at, signals.of_values(values))
@@ -342,79 +375,3 @@ def restored(offset: Offset) -> Snapshot:
 
 def _closed(snapshot: Snapshot, attempt: str, at: int) -> Snapshot:
     return replace(snapshot, windows=(*snapshot.windows, (attempt, at)))
-
-
-class _World:
-    """The database and the stage as they are during one planning."""
-
-    def __init__(
-        self, connector: Connector, stage: Stage, logged: Callable[[int], str], failing: Trouble, waiting: Trouble
-    ) -> None:
-        self._connector = connector
-        self._stage = stage
-        self.logged = logged
-        self._failing = failing
-        self._waiting = waiting
-        self._present: dict[int, Table | None] = {}
-        self._manifests: dict[str, Manifest | None] = {}
-
-    def rests(self) -> bool:
-        return self._failing.rests
-
-    def present(self, entry: Entry, *, again: bool = False) -> Table | None:
-        if not entry.opened and again:
-            return next((t for t in self._connector.tables() if t.qualified == entry.table), None)
-        if not entry.opened:
-            return self._captured.get(entry.table)
-        if again or entry.oid not in self._present:
-            found = self._connector.present([entry.oid])
-            self._present[entry.oid] = found[0] if found else None
-        return self._present[entry.oid]
-
-    @cached_property
-    def _captured(self) -> dict[str, Table]:
-        return {t.qualified: t for t in self._connector.tables()}
-
-    @cached_property
-    def _attempts(self) -> dict[str, list[str]]:
-        return self._stage.attempts()
-
-    def manifest(self, name: str) -> Manifest | None:
-        if name not in self._manifests:
-            self._manifests[name] = self._best_attempt(name)
-        return self._manifests[name]
-
-    def _best_attempt(self, name: str) -> Manifest | None:
-        notes = [self._stage.note(name, attempt) for attempt in self._attempts.get(name, ())]
-        found = [note.manifest for note in notes if note is not None]
-        best = min(found, key=lambda m: (bool(m.failed or m.refused), m.attempt), default=None)
-        if best is not None and best.failed:
-            self._failing.met(best.failed)
-        return best
-
-    def walked(self, table: Table, surrogate: str) -> tuple[str, ...]:
-        return self._connector.walked(table, surrogate)
-
-    def maximum(self, scan: Scan) -> Key | None:
-        return self._connector.maximum(scan)
-
-    def boundaries(self, scan: Scan, low: Key | None, maximum: Key, rows: int, count: int) -> list[Key]:
-        return self._connector.boundaries(scan, low, maximum, rows, count)
-
-    def estimate(self, scan: Scan) -> int:
-        return max(0, self._connector.estimate(scan))
-
-    def settled(self, xid: int) -> bool:
-        settled = self._connector.settled(xid)
-        if not settled:
-            self._waiting.met(f"those below {xid} are not all over")
-        return settled
-
-    def log_end(self) -> int:
-        return self._connector.log_end()
-
-    def export(self, scan: Scan) -> str:
-        return self._connector.export(scan)
-
-    def exported(self, name: str) -> bool:
-        return self._connector.exported(name)

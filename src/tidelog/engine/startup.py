@@ -16,14 +16,24 @@ from tidelog.errors import TransientError
 
 T = TypeVar("T")
 
-WAITING = "waiting for the database"
+_WAITING_FOR = "waiting for "
+WAITING = f"{_WAITING_FOR}{TransientError.awaited}"
 _FIRST_START_S = 60.0
 _LOOK_S = 0.1
 
 
-def start_when_reachable(attempt: Callable[[], T], watch: Callable[[str], None], *, first: bool) -> T:
-    """The result of `attempt`, which is repeated after a `TransientError`. `watch` gets the reason several times a
-    second while the next attempt is due, and ends the waiting by raising."""
+def waiting_for(reason: TransientError) -> str:
+    """The state of what has not started yet."""
+    return f"{_WAITING_FOR}{reason.awaited}"
+
+
+def is_waiting(state: str) -> bool:
+    return state.startswith(_WAITING_FOR)
+
+
+def start_when_reachable(attempt: Callable[[], T], watch: Callable[[TransientError], None], *, first: bool) -> T:
+    """The result of `attempt`, which is repeated after a `TransientError`. `watch` gets the error several times a
+    second until the next attempt is due, and ends the waiting by raising."""
     deadline = time.monotonic() + (_FIRST_START_S if first else math.inf)
     backoff = Backoff("The start")
     while True:
@@ -32,11 +42,11 @@ def start_when_reachable(attempt: Callable[[], T], watch: Callable[[str], None],
         except TransientError as exc:
             if time.monotonic() >= deadline:
                 raise
-            reason = str(exc)
-        _pause(backoff.failed(reason), watch, reason)
+            reason = exc
+        _pause(backoff.failed(str(reason)), watch, reason)
 
 
-def _pause(seconds: float, watch: Callable[[str], None], reason: str) -> None:
+def _pause(seconds: float, watch: Callable[[TransientError], None], reason: TransientError) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         watch(reason)

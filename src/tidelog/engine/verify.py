@@ -19,6 +19,7 @@ from tidelog.core.compare import Comparison, compare
 from tidelog.core.fold import match
 from tidelog.core.metadata import UNDECODABLE
 from tidelog.core.moments import legible
+from tidelog.core.settings import counted
 from tidelog.errors import TidelogError
 from tidelog.model.schema import Column, Table
 
@@ -80,10 +81,11 @@ class Report:
 
     def __str__(self) -> str:
         verdict = "in sync" if self.in_sync else "not in sync"
-        failures = f", {self.failures:,} tables not compared" if self.failures else ""
-        set_aside = f", {self.set_aside:,} rows set aside" if self.set_aside else ""
-        counts = f"{len(self.tables):,} tables, {self.rows:,} rows, {self.differences:,} differences"
-        return f"{verdict}: {counts}{set_aside}{failures}"
+        failures = f", {counted(self.failures, 'table')} not compared" if self.failures else ""
+        set_aside = f", {counted(self.set_aside, 'row')} set aside" if self.set_aside else ""
+        tables, rows = counted(len(self.tables), "table"), counted(self.rows, "row")
+        differences = counted(self.differences, "difference")
+        return f"{verdict}: {tables}, {rows}, {differences}{set_aside}{failures}"
 
 
 def verify(

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.contracts import Kept, Limits, Merging, Mixed, Portion
+from tidelog.core.settings import counted
 from tidelog.journal import spill
 from tidelog.journal.abandoning import GivenUp
 from tidelog.journal.draft import Draft, Worker
@@ -357,7 +358,7 @@ def _too_much(one: Open, limits: Limits, now_us: int) -> str:
     if limits.age_s and age_s > limits.age_s:
         return f"it was open for {age_s:.0f} s"
     if limits.events and one.events > limits.events:
-        return f"it has {one.events} events"
+        return f"it has {counted(one.events, 'event')}"
     if limits.bytes and one.bytes > limits.bytes:
         return f"it has {one.bytes} bytes"
     return ""

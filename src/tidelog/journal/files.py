@@ -61,9 +61,12 @@ class Files:
             return []
         return sorted(f.base_name for f in found if f.type == fs.FileType.File and not f.base_name.endswith(".tmp"))
 
-    def write(self, name: str, content: pa.Buffer | bytes) -> None:
-        with self.create(name) as out:
+    def write(self, name: str, content: pa.Buffer | bytes, *, durable: bool = False) -> None:
+        """Writes a whole file. With `durable`, the file and its name are on the disk then."""
+        with self.create(name, durable=durable) as out:
             out.write(content)
+        if durable and self.local:
+            _sync(str(Path(self.path(name)).parent))
 
     @contextmanager
     def create(self, name: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:

@@ -86,6 +86,11 @@ class Selection:
                 return tuple(n.strip() for n in names.split(","))
         return table.key
 
+    def excluded_keys(self, table: Table) -> list[str]:
+        """The columns of the key that `exclude_columns` names: they are delivered all the same."""
+        listed = self.exclude_columns
+        return [name for name in self.key_of(table) if listed and matches(listed, f"{table.qualified}.{name}")]
+
     def blurred_keys(self, table: Table) -> list[str]:
         """The delivered columns of a key, the target's or the log's, of which a rule leaves too little to tell rows
         apart: a hash keeps them apart, a mask and a cut do not."""

@@ -63,6 +63,12 @@ def _of(service: Service, name: str, state: str) -> Iterator[Value]:
 
 def _streaming(now: Sample) -> Iterator[Value]:
     yield _gauge("milli_seconds_behind_source", "Age of the oldest change that is not delivered."), {}, now.lag_ms
+    unreachable_s = max(0, now.at_ms - now.unreachable_since_ms) / 1000 if now.unreachable_since_ms else 0
+    yield (
+        _gauge("source_unreachable_seconds", "How long the database has not answered; 0 if it does."),
+        {},
+        unreachable_s,
+    )
     yield _gauge("bytes_behind_source", "Log that is not acknowledged yet."), {}, now.lag_bytes
     yield _counter("total_number_of_events_seen", "Events captured."), {}, sum(now.operations.values())
     for word, letter in _OPERATIONS.items():

@@ -317,6 +317,9 @@ class Metrics(BaseModel):
     position: int
     operations: dict[str, int]
     warnings: list[str]
+    unreachable_since_ms: int = Field(
+        description="Since when the database does not answer, and the lag is not known; 0 while it does."
+    )
 
 
 class Point(BaseModel):

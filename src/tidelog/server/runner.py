@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from traceback import format_exception
 from typing import TYPE_CHECKING
 
@@ -116,13 +117,15 @@ class Runner:
             spark = self._spark()
             self._require_wanted()  # the first start of Spark takes long
             with Run(self._definition(), spark, once=False, store=self._store, check=self._require_wanted) as run:
-                self._become(RUNNING)
-                self._backoff.succeeded()
-                run.wait(self._watch)
+                run.wait(partial(self._watch, run))
         finally:
             self._add_up()
 
-    def _watch(self, progress: Progress) -> None:
+    def _watch(self, run: Run, progress: Progress) -> None:
+        if self.state != RUNNING and run.query is not None:
+            self._become(RUNNING)
+        if progress.batch_id >= 0 or progress.state == "running":
+            self._backoff.succeeded()  # not before: a query that starts and fails would be started without delay
         self.progress = replace(progress, warnings=tuple(map(self._scrubbed, progress.warnings)))
         self._require_wanted()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.contracts import Status
+from tidelog.core.settings import utc_text
+from tidelog.engine.capture import last_status
 from tidelog.engine.home import Home
 from tidelog.spark.progress import Progress
 
@@ -35,14 +36,13 @@ class Sample:
     operations: Mapping[str, int] = field(default_factory=dict)
     """Captured since its start, by operation."""
     warnings: tuple[str, ...] = ()
+    unreachable_since_ms: int = 0
+    """Since when the database does not answer; 0 while it does. Until it answers again, the lag is not known."""
 
 
 def captured(home: Home) -> Status:
     """What the capture wrote about itself last."""
-    try:
-        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Status("stopped")
+    return last_status(home.status) or Status("stopped")
 
 
 def sample(home: Home, progress: Progress | None, before: int) -> Sample:
@@ -63,8 +63,14 @@ def sample(home: Home, progress: Progress | None, before: int) -> Sample:
         batch_events=progress.batch_events,
         position=status.position,
         operations=status.events,
-        warnings=progress.warnings,
+        warnings=(*_unreachable(progress), *progress.warnings),
+        unreachable_since_ms=progress.unreachable_since_us // 1000,
     )
+
+
+def _unreachable(progress: Progress) -> Sequence[str]:
+    since_us = progress.unreachable_since_us
+    return [f"The database has not answered since {utc_text(since_us)}; the lag is not known."] if since_us else []
 
 
 class Samples:

@@ -10,10 +10,11 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tidelog")
 _ROUNDS_MAX = 3
+_POLL_S = 0.1
 _REMIND_S = 20.0
 _NO_EXECUTOR_S = 300.0
-_JOB = "tidelog-probe"
+_NO_ANSWER_S = 300.0
+"""Counted from when the first executor has registered."""
 _TIDELOG = "tidelog"
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]+)")
@@ -40,7 +43,7 @@ _GUIDE = "docs/guide/cluster.md says how."
 
 
 @dataclass(frozen=True)
-class Lack:
+class MissingRequirement:
     """What a machine lacks: tidelog, or one of the places."""
 
     host: str
@@ -48,22 +51,31 @@ class Lack:
     why: str
 
 
-def require_able(spark: SparkSession, places: Mapping[str, Files]) -> None:
-    """Refuse a cluster whose executors have another tidelog, or do not reach `places` (by title)."""
+def require_executors(spark: SparkSession, places: Mapping[str, Files], check: Callable[[], None]) -> None:
+    """Refuse a cluster whose executors have another tidelog, or do not reach `places` (by title). `check` is called
+    several times a second, and may raise to give up."""
     context = spark.sparkContext
     if is_local(context.master or ""):
         return
-    for lack in find_lacks(context, places):
-        raise _refusal(lack, places)
+    for missing in find_missing(context, places, check=check):
+        raise _refusal(missing, places)
 
 
-def find_lacks(context: SparkContext, places: Mapping[str, Files], version: str = __version__) -> list[Lack]:
+def find_missing(
+    context: SparkContext,
+    places: Mapping[str, Files],
+    version: str = __version__,
+    *,
+    check: Callable[[], None] = lambda: None,
+    no_answer_s: float = _NO_ANSWER_S,
+) -> list[MissingRequirement]:
     """Writes a probe file to each place, lets every executor read it, and deletes it."""
     probe = f"probe-{uuid.uuid4().hex}"
     try:
         for title, place in places.items():
             _write_probe(title, place, probe)
-        return _ask_all(context, {title: place.uri for title, place in places.items()}, probe, version)
+        job = _Job(context, check, no_answer_s)
+        return _ask_all(job, {title: place.uri for title, place in places.items()}, probe, version)
     finally:
         for place in places.values():
             place.delete(probe)
@@ -80,18 +92,26 @@ def _write_probe(title: str, place: Files, probe: str) -> None:
         ) from exc
 
 
-def _ask_all(context: SparkContext, uris: Mapping[str, str], probe: str, version: str) -> list[Lack]:
+@dataclass(frozen=True)
+class _Job:
+    context: SparkContext
+    check: Callable[[], None]
+    no_answer_s: float
+    group: str = field(default_factory=lambda: f"tidelog-probe-{uuid.uuid4().hex}")
+
+
+def _ask_all(job: _Job, uris: Mapping[str, str], probe: str, version: str) -> list[MissingRequirement]:
     """Repeats the probe while more executors register, at most three times: a cluster hands them out one by one."""
-    lacks: list[Lack] = []
+    missing: list[MissingRequirement] = []
     for _ in range(_ROUNDS_MAX):
-        known = _executors(context)
-        lacks += _ask(context, uris, probe, version)
-        if lacks or _executors(context) <= known:
+        known = _executors(job.context)
+        missing += _ask(job, uris, probe, version)
+        if missing or _executors(job.context) <= known:
             break
-    return lacks
+    return missing
 
 
-def _ask(context: SparkContext, uris: Mapping[str, str], probe: str, version: str) -> list[Lack]:
+def _ask(job: _Job, uris: Mapping[str, str], probe: str, version: str) -> list[MissingRequirement]:
     """A task for every core. The function is carried along with the job: it runs where there is no tidelog, too."""
 
     def look(_: Iterator[int]) -> Iterator[tuple[str, str, str]]:
@@ -119,35 +139,52 @@ def _ask(context: SparkContext, uris: Mapping[str, str], probe: str, version: st
             except Exception as exc:  # noqa: BLE001  whatever it is, this machine cannot use the place
                 yield host, title, str(exc).splitlines()[0] if str(exc) else type(exc).__name__
 
-    tasks = max(context.defaultParallelism, _executors(context), 1)
+    tasks = max(job.context.defaultParallelism, _executors(job.context), 1)
     with ThreadPoolExecutor(1) as beside:
-        answers = beside.submit(lambda: _collect(context, tasks, look))
-        found = _await(context, answers)
-    return [Lack(*answer) for answer in found]
+        answers = beside.submit(lambda: _collect(job, tasks, look))
+        try:
+            found = _await(job, answers)
+        except BaseException:
+            _cancel(job, answers)
+            raise
+    return [MissingRequirement(*answer) for answer in found]
 
 
-def _collect(context: SparkContext, tasks: int, look: object) -> list[tuple[str, str, str]]:
+def _collect(job: _Job, tasks: int, look: object) -> list[tuple[str, str, str]]:
     """In a thread of its own: the job group is that of the thread."""
-    context.setJobGroup(_JOB, "tidelog looks whether the executors reach the journal", interruptOnCancel=True)
-    answers: list[tuple[str, str, str]] = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()  # type: ignore[arg-type]
+    job.context.setJobGroup(job.group, "tidelog looks whether the executors reach the journal", interruptOnCancel=True)
+    answers: list[tuple[str, str, str]] = job.context.parallelize(range(tasks), tasks).mapPartitions(look).collect()  # type: ignore[arg-type]
     return answers
 
 
-def _await(context: SparkContext, answers: Future[list[tuple[str, str, str]]]) -> list[tuple[str, str, str]]:
-    """The job waits for executors, silently and for ever: a cluster without free cores never sends one."""
-    deadline = time.monotonic() + _NO_EXECUTOR_S
+def _cancel(job: _Job, answers: Future[list[tuple[str, str, str]]]) -> None:
+    with suppress(Py4JError, OSError):  # a JVM that is gone has ended the job
+        while not answers.done():  # the job may not have been submitted yet
+            job.context.cancelJobGroup(job.group)
+            wait([answers], _POLL_S)
+
+
+def _await(job: _Job, answers: Future[list[tuple[str, str, str]]]) -> list[tuple[str, str, str]]:
+    """A cluster without free cores never starts the job, and storage that hangs never ends it: both are given up."""
+    began_s = reminded_s = time.monotonic()
+    registered_s = None
     while True:
         try:
-            return answers.result(_REMIND_S)
+            return answers.result(_POLL_S)
         except Py4JError as exc:
             raise _failed(str(exc)) from exc
         except NotYet:
-            if _executors(context):
-                continue
-            if time.monotonic() > deadline:
-                context.cancelJobGroup(_JOB)
-                raise _no_executor(context) from None
-            _LOG.warning("No executor of %s has started yet; still waiting.", context.master)
+            job.check()
+        now_s = time.monotonic()
+        if registered_s is None and _executors(job.context):
+            registered_s = now_s
+        if registered_s is not None and now_s - registered_s > job.no_answer_s:
+            raise _no_answer(job)
+        if registered_s is None and now_s - began_s > _NO_EXECUTOR_S:
+            raise _no_executor(job.context)
+        if registered_s is None and now_s - reminded_s > _REMIND_S:
+            _LOG.warning("No executor of %s has started yet; still waiting.", job.context.master)
+            reminded_s = now_s
 
 
 def _executors(context: SparkContext) -> int:
@@ -158,15 +195,15 @@ def _executors(context: SparkContext) -> int:
 # -- sentences -------------------------------------------------------------------------------------------------------
 
 
-def _refusal(lack: Lack, places: Mapping[str, Files]) -> ConfigError:
-    if lack.what == _TIDELOG:
+def _refusal(missing: MissingRequirement, places: Mapping[str, Files]) -> ConfigError:
+    if missing.what == _TIDELOG:
         return ConfigError(
-            f"The executors on {lack.host} lack tidelog {__version__}: {lack.why}.",
+            f"The executors on {missing.host} lack tidelog {__version__}: {missing.why}.",
             hint=f"Install tidelog {__version__} there in the same place, or send it along (--archives). {_GUIDE}",
         )
-    place = redact({"path": places[lack.what].uri})["path"]
+    place = redact({"path": places[missing.what].uri})["path"]
     return ConfigError(
-        f"The executors on {lack.host} cannot use the {lack.what} at {place}: {lack.why}.",
+        f"The executors on {missing.host} cannot use the {missing.what} at {place}: {missing.why}.",
         hint="Set journal.path to storage that all machines reach: s3://bucket/prefix, or a folder that is mounted on "
         f"all of them under the same path and may be written. {_GUIDE}",
     )
@@ -182,6 +219,14 @@ def _failed(text: str) -> ConfigError:
     return ConfigError(
         f"Python does not run on the executors: {reason}.",
         hint=f"Set PYSPARK_PYTHON to a Python that every machine has under this path. {_GUIDE}",
+    )
+
+
+def _no_answer(job: _Job) -> ConfigError:
+    return ConfigError(
+        f"The executors of {job.context.master} have not answered within {job.no_answer_s:.0f} s.",
+        hint="Does the storage of journal.path hang there, such as a mount whose server is away? Are their cores busy "
+        "with other jobs?",
     )
 
 

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from tidelog import errors
 from tidelog.engine.backoff import Backoff
 from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
+from tidelog.spark.sinks.storage_errors import FREE_SPACE, find_unknown_scheme, is_full
 
 RETRYABLE = (TransientError, CorruptState, PySparkException, Py4JError, OSError)
 """Time, another reading of the log or another attempt of Spark may cure them."""
@@ -25,11 +26,14 @@ _SUMMARY_CHARS = 300
 
 _OWN_ERROR = re.compile(r"tidelog\.errors\.(\w+): (.*)")
 _WORKER_TIMEOUT = re.compile(r"Timed out while waiting for the Python worker|Python worker failed to connect back")
+_CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _NO_TIDELOG = "No module named 'tidelog'"
 
 
 class WorkerTimeout(TransientError):
     """Spark did not wait long enough for a Python process that it started."""
+
+    awaited = "Spark"
 
 
 def find_cause(text: str) -> TidelogError | None:
@@ -48,7 +52,9 @@ def find_cause(text: str) -> TidelogError | None:
             "A Python process that Spark started was not ready within Spark's limit of 10 seconds.",
             hint="The machine is busy: run less at the same time. If it never starts, look into spark.out.",
         )
-    return None
+    if is_full(text):
+        return TransientError("A disk that Spark writes to is full.", hint=FREE_SPACE)
+    return find_unknown_scheme(text)
 
 
 @contextmanager
@@ -85,6 +91,9 @@ class Retries:
 
 
 def summary(error: Exception) -> str:
-    """One line: what Spark says may be a stack trace."""
-    lines = str(error).splitlines() or [type(error).__name__]
+    """One line: what Spark says may be a stack trace, in which the innermost cause comes last."""
+    text = str(error)
+    if causes := _CAUSED_BY.findall(text):
+        return str(causes[-1]).strip()[:_SUMMARY_CHARS]
+    lines = text.splitlines() or [type(error).__name__]
     return lines[0][:_SUMMARY_CHARS]

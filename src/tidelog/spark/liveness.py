@@ -38,7 +38,7 @@ def require_alive(spark: SparkSession) -> None:
     )
 
 
-def quiet_end(spark: SparkSession) -> None:
+def silence_accumulator_server(spark: SparkSession) -> None:
     """When the JVM goes away, pyspark's server for accumulators prints a stack trace: it is logged instead."""
     server: Any = spark.sparkContext._accumulatorServer
 

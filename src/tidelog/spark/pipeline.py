@@ -7,12 +7,16 @@ sink does nothing twice for one (query, batch).
 
 from __future__ import annotations
 
+import logging
 import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -21,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors
 from tidelog.contracts import ControlStore, Sink
-from tidelog.engine import checkpoint, requests
+from tidelog.engine import checkpoint, disk, requests
 from tidelog.engine import definition as definitions
 from tidelog.engine.admission import require_some
 from tidelog.engine.definition import Definition
@@ -37,20 +41,21 @@ from tidelog.journal.files import Files
 from tidelog.model.schema import Table
 from tidelog.spark import query_start, sinks
 from tidelog.spark.batches import Batches
-from tidelog.spark.chosen import require_as_wanted
 from tidelog.spark.delivery import Delivery
-from tidelog.spark.executors import require_able
+from tidelog.spark.executors import require_executors
 from tidelog.spark.failures import RETRYABLE, Retries, WorkerTimeout, find_cause, summary, translated
 from tidelog.spark.liveness import is_alive, require_alive
+from tidelog.spark.offset_mirror import OffsetMirror
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, mark_stopped, read_status, waiting
 from tidelog.spark.session import is_local, local_uri, register, session
 from tidelog.spark.sinks.written import find_written
 from tidelog.spark.source import JUMP, REQUIREMENTS, STAGE, TidelogSource, options_of
+from tidelog.spark.spark_conf import require_as_wanted
 from tidelog.stores import open_store
 
+_LOG = logging.getLogger("tidelog")
 _LOOK_S = 0.1
-_RETELL_S = 5.0
 _LOCK_S = 3.0
 """Whoever edits the offsets holds the name for a moment."""
 
@@ -146,11 +151,13 @@ class Run:
         store: ControlStore | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check` is called while other queries of this process start; it may raise to give up."""
+        """`check` is called again and again while the run waits for other queries and for executors; it may raise to
+        give up."""
         self._definition = definition
         self._home = Home.open(definition.name)
-        self._lock = self._home.lock("run", patience_s=_LOCK_S)
-        self._lock.__enter__()
+        self._holding = self._home.lock("run", patience_s=_LOCK_S)
+        self._lock = self._holding.__enter__()
+        self._closing = ExitStack()
         self._connector = definitions.connector_of(definition)
         self._source = Present(self._connector)
         self._once = once or self._connector.snapshot_settings().mode == "initial_only"
@@ -161,22 +168,23 @@ class Run:
         self._warnings: tuple[str, ...] = ()
         self._told = Told(self._home)
         self._ended: tuple[Ended, ...] = ()
-        self._mirrored = ""
-        self._mirror_after_s = 0.0
         try:
             self._sink: Sink | None = None
-            self._store = store or open_store(definition.store or None)
-            self._tell()  # a run that died may not have told the store
+            self._store = store or self._closing.enter_context(closing(open_store(definition.store or None)))
+            checkpoint.require_whole(self._home)
+            self._mirror = OffsetMirror(self._store, definition.name, self._partition, self._home)
+            self._mirror.update()  # a run that died may not have told the store
             # Read once: nobody edits while we hold the name.
             self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
             self._prepare(self._jump)  # before Spark takes its time to start
             self._requirements = sinks.requirements(definition.sink)
-            self._require_deliverable()
             self._delivery = Delivery(self._home, self._requirements, self._source)
+            self._require_deliverable()
             self._spark = spark or session(definition.name, self._home, definition.spark_conf)
             if spark is not None:
                 require_as_wanted(spark, definition.spark_conf)
-            require_able(self._spark, {"journal": files_of(definition, self._home), "stage": self._batches.stage})
+            places = {"journal": files_of(definition, self._home), "stage": self._batches.stage}
+            require_executors(self._spark, places, check)
             self._sink = self._create_sink()
             if not self._once:
                 with query_start.take_turn(check):
@@ -204,7 +212,9 @@ class Run:
             tables = self._connector.tables()
         except TransientError:  # the source is away: capture waits for it
             return
-        require_some(self._requirements, tables, self._connector.selection())
+        selection = self._connector.selection()
+        require_some(self._requirements, tables, selection)
+        self._delivery.expect_back(tables, selection)
 
     def _start_over(self, fresh: bool) -> Jump | None:
         """Read everything again, where the checkpoint is gone and somebody has chosen so."""
@@ -223,6 +233,7 @@ class Run:
             try:
                 self._follow_query(watch)
             except RETRYABLE as exc:
+                self._lock.require_kept()
                 require_alive(self._spark)
                 self._warnings = (f"The query is started again after: {summary(exc)}",)
                 progressed = self._tally.batch_id > committed
@@ -238,34 +249,12 @@ class Run:
             self._begin(lambda: watch(self.progress()))
         while self._query is not None and self._query.isActive:
             time.sleep(_LOOK_S)
-            self._mirror()
+            self._lock.require_kept()
+            self._mirror.follow(self._query)
             watch(self.progress())
-        self._mirror()
+        self._mirror.follow(self._query)
         watch(self.progress())
         self.raise_failure()
-
-    def _mirror(self) -> None:
-        """Repeat in the store what the checkpoint has committed. (A query that has nothing to do reports progress too,
-        of a batch that is still to come: so the checkpoint is asked, and not the progress.)"""
-        told = self._query.lastProgress if self._query is not None else None
-        if told is None or told.timestamp == self._mirrored or time.monotonic() < self._mirror_after_s:
-            return
-        if self._tell():
-            self._mirrored = told.timestamp
-        else:
-            self._mirror_after_s = time.monotonic() + _RETELL_S
-
-    def _tell(self) -> bool:
-        """Whether the store knows what is committed. The checkpoint is the truth: a store that is away, or that knows
-        of a later batch, is a warning."""
-        found = checkpoint.committed(self._home)
-        try:
-            if found is not None:
-                self._store.mirror(self._definition.name, self._partition, found)
-        except TidelogError as exc:
-            self._warnings = (f"The store does not take the offset: {exc.message}",)
-            return False
-        return True
 
     @cached_property
     def _partition(self) -> dict[str, str]:
@@ -282,14 +271,23 @@ class Run:
 
     def stop(self) -> None:
         if self._query is not None and not is_alive(self._spark):
-            with self._applying:  # the sink may still be writing the last batch: the name is ours until it has ended
-                mark_stopped(self._home)
+            # The sink may still be writing the last batch: the name is ours until it has ended.
+            with self._delivery.wait_announced(), self._applying:
+                self._mark_stopped()
         elif self._query is not None and self._query.isActive:
-            self._query.stop()
-            mark_stopped(self._home)
+            with self._delivery.wait_announced():
+                self._query.stop()
+            self._mark_stopped()
         self._connector.close()
-        shutil.rmtree(self._home.stage, ignore_errors=True)
-        self._lock.__exit__(None, None, None)
+        if self._lock.kept:
+            shutil.rmtree(self._home.stage, ignore_errors=True)
+        self._closing.close()
+        self._holding.__exit__(None, None, None)
+
+    def _mark_stopped(self) -> None:
+        if self._lock.kept:
+            with suppress(OSError):  # a full disk: the status is for people, and what ended the run is said anyway
+                mark_stopped(self._home)
 
     def __enter__(self) -> Run:
         return self
@@ -304,7 +302,7 @@ class Run:
 
     def progress(self) -> Progress:
         status = read_status(self._home)
-        warnings = self._warnings + ((status.warning,) if status.warning else ())
+        warnings = self._warnings + tuple(filter(None, (self._mirror.warning, status.warning)))
         self._ended += tuple(self._told.new())
         warnings += self._told.remarks
         warnings += self._delivery.warnings
@@ -319,9 +317,11 @@ class Run:
             batch_ms=tally.batch_ms,
             tables=dict(tally.tables),
             state=status.state,
+            unreachable_since_us=status.unreachable_since_us,
             warnings=warnings,
             snapshots=walks(self._home),
             ended=self._ended,
+            writing=self._delivery.writing,
         )
 
     # -- the query -----------------------------------------------------------------------------------------------
@@ -330,6 +330,7 @@ class Run:
         self._failure = None
         self._home.stage.mkdir(parents=True, exist_ok=True)
         self._batches.clear_all()
+        self._find_lost_targets()
         with query_start.take_turn(check), translated():
             register(self._spark, TidelogSource)
             stream = (
@@ -352,6 +353,14 @@ class Run:
             self._query = query_start.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
             query_start.wait_for_reader(self._query)
 
+    def _find_lost_targets(self) -> None:
+        """Tables that were lost while no batch was written come back, also where nothing changes in them."""
+        assert self._sink is not None
+        try:
+            self._delivery.set_aside_lost(checkpoint.query_id(self._home), self._sink)
+        except TransientError as exc:  # the source or the storage is away: the first batch of a table looks again
+            _LOG.info("Whether target tables are gone could not be looked up: %s", exc.message)
+
     @cached_property
     def _batches(self) -> Batches:
         """They are staged beside the journal when that is shared, so that executors on other machines reach them."""
@@ -371,6 +380,7 @@ class Run:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             assert self._sink is not None
+            self._lock.require_kept()
             self._delivery.deliver(self._batches.of(query, batch_id, staged), self._sink)
         except BaseException as exc:
             self._failure = exc
@@ -385,6 +395,7 @@ class Run:
             source=self._source,
             parse=self._connector.parse,
             shape=self._connector.decoder().schema,
+            filled=self._delivery.filled_targets,
         )
 
     # -- telling -------------------------------------------------------------------------------------------------
@@ -394,9 +405,23 @@ class Run:
         for row in staged:
             tables[Table.from_json(row.table).qualified] += 0 if row.keep else row.rows
         self._tally.add(batch_id, tables, tables.total(), began)
+        self._warnings = ()  # what was retried has come through
+
+    def _local_folders(self) -> list[Path]:
+        """Where a run writes on this machine."""
+        journal = files_of(self._definition, self._home)
+        lake = self._definition.sink.get("path", "")
+        temporary = self._spark.sparkContext.getConf().get("spark.local.dir") or tempfile.gettempdir()
+        folders = [self._home.path, *([Path(journal.path(""))] if journal.local else []), Path(temporary)]
+        return folders + (
+            [Path(lake.removeprefix("file://"))] if lake and "://" not in lake.removeprefix("file://") else []
+        )
 
     def _explain(self, error: PySparkException | None) -> BaseException:
+        self._lock.require_kept()  # its loss is behind whatever Spark says
         if isinstance(self._failure, TidelogError):
             return self._failure
+        if disk.is_full(self._failure) or disk.is_full(error):
+            return disk.full_error(self._local_folders())
         cause = find_cause(str(error)) if error is not None else None
         return cause or self._failure or error or TidelogError("The query ended without saying why.")

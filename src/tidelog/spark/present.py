@@ -44,6 +44,10 @@ class Present:
     def present(self, ids: Sequence[int]) -> list[Table]:
         return self._connector.present(ids)
 
+    def captured(self) -> set[int]:
+        """The captured tables, by their ids."""
+        return {table.id for table in self._connector.tables()}
+
     def horizon(self) -> Watermark:
         return self._connector.horizon()
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidelog.contracts import Status
-from tidelog.engine.capture import write_status
+from tidelog.engine.capture import last_status, write_status
 from tidelog.engine.home import Home
-from tidelog.engine.startup import WAITING
+from tidelog.engine.startup import waiting_for
 from tidelog.engine.watching import Ended, Walks
+from tidelog.errors import TransientError
 
 _RECENT_S = 5.0
 
@@ -31,16 +31,20 @@ class Progress:
     tables: Mapping[str, int] = field(default_factory=dict)
     """Events of this run, by table."""
     state: str = "starting"
+    unreachable_since_us: int = 0
+    """Since when the database does not answer; 0 while it does."""
     warnings: tuple[str, ...] = ()
     snapshots: Walks = field(default_factory=Walks)
     """The tables whose rows are being read."""
     ended: tuple[Ended, ...] = ()
     """The snapshots that ended during this run."""
+    writing: str = ""
+    """The tables that the sink is writing now."""
 
 
-def waiting(watch: Callable[[Progress], None]) -> Callable[[str], None]:
+def waiting(watch: Callable[[Progress], None]) -> Callable[[TransientError], None]:
     """Shows by `watch` why a run has not started yet."""
-    return lambda reason: watch(Progress(state=WAITING, warnings=(reason,)))
+    return lambda reason: watch(Progress(state=waiting_for(reason), warnings=(str(reason),)))
 
 
 class Tally:
@@ -73,14 +77,11 @@ class Tally:
 
 def read_status(home: Home) -> Status:
     """What the capture last said of itself."""
-    try:
-        return Status(**json.loads(home.status.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Status("starting")
+    return last_status(home.status) or Status("starting")
 
 
 def mark_stopped(home: Home) -> None:
     """The capture may have been ended before it could say so."""
     status = read_status(home)
     if status.state != "failed":
-        write_status(home.status)(replace(status, state="stopped"))
+        write_status(home.status)(replace(status, state="stopped", unreachable_since_us=0))

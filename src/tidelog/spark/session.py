@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
-from tidelog.spark import chosen
+from tidelog.spark import spark_conf
 from tidelog.spark.interpreter import worker_python
-from tidelog.spark.liveness import quiet_end
+from tidelog.spark.liveness import silence_accumulator_server
 from tidelog.spark.versions import require_supported
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def session(name: str, home: Home, wanted: Mapping[str, str] | None = None) -> S
     wanted = wanted or {}
     alive = SparkSession.getActiveSession()
     if alive is not None:
-        chosen.require_as_wanted(alive, wanted)
+        spark_conf.require_as_wanted(alive, wanted)
         return alive
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if is_local(chosen.expected_master(wanted)):
+    if is_local(spark_conf.expected_master(wanted)):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # workers elsewhere could not reach that
     return _start(name, home, wanted)
 
@@ -88,8 +88,8 @@ def _java_options(home: Home, wanted: Mapping[str, str]) -> str:
 def _compiler_and_collector(wanted: Mapping[str, str]) -> str:
     """Ours, unless somebody else chooses: the JVM refuses to start with two collectors."""
     by_environment = [os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")]
-    names = (chosen.JAVA_OPTIONS, "spark.driver.defaultJavaOptions")
-    by_settings = [settings.get(name, "") for settings in (wanted, chosen.spark_defaults()) for name in names]
+    names = (spark_conf.JAVA_OPTIONS, "spark.driver.defaultJavaOptions")
+    by_settings = [settings.get(name, "") for settings in (wanted, spark_conf.spark_defaults()) for name in names]
     return JAVA if not re.search(r"Tiered|Use\w+GC", " ".join(by_environment + by_settings)) else ""
 
 
@@ -101,15 +101,15 @@ def _start(name: str, home: Home, wanted: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     defaults = _defaults(name, home)
-    launch = chosen.launch_settings(defaults, _java_options(home, wanted), wanted)
+    launch = spark_conf.launch_settings(defaults, _java_options(home, wanted), wanted)
     output = home.path / "spark.out"
     try:
-        with output.open("wb") as out, _undisturbed():
+        with output.open("wb") as out, _deferred_interrupts():
             launched_by = SparkConf(loadDefaults=False).setAll(list(launch.items()))
-            launched = SparkContext._gateway is None and not chosen.is_submitted()
+            launched = SparkContext._gateway is None and not spark_conf.is_submitted()
             gateway = SparkContext._gateway or launch_gateway(launched_by, _silent(out.fileno()))  # type: ignore[no-untyped-call]
             conf = SparkConf(_jvm=gateway.jvm)
-            chosen.complete(conf, defaults, wanted, launched=launched)
+            spark_conf.complete(conf, defaults, wanted, launched=launched)
             SparkContext(conf=conf, gateway=gateway)
     except (PySparkRuntimeError, FileNotFoundError) as exc:
         raise ConfigError(f"Spark did not start: {_complaint(output)}.", hint=_JAVA_CURE) from exc
@@ -117,30 +117,34 @@ def _start(name: str, home: Home, wanted: Mapping[str, str]) -> SparkSession:
         lines = str(exc.java_exception.getMessage()).splitlines() or ["no reason was given"]
         reason = lines[0].rstrip(".")
         raise ConfigError(
-            f"Spark did not start at {chosen.expected_master(wanted)}: {reason}.",
+            f"Spark did not start at {spark_conf.expected_master(wanted)}: {reason}.",
             hint=f"Is the master right, and reachable from here? {home.log} says more.",
         ) from exc
     spark = SparkSession.builder.getOrCreate()
-    quiet_end(spark)
+    silence_accumulator_server(spark)
     return spark
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """An interrupt waits until Spark stands: a JVM that is left half started never ends by itself. And whoever handled
-    interrupts before does so again: Spark's own handler speaks to the JVM in the middle of another call."""
+def _deferred_interrupts() -> Iterator[None]:
+    """Python's own reaction to a signal waits until Spark has started: a KeyboardInterrupt would leave a JVM half
+    started, which never ends by itself. Handlers of the program, such as those of the command line, stay in place.
+    Spark's handler is removed again: it calls the JVM in the middle of another call."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         yield
         return
-    came: list[int] = []
-    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    received: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in handlers.items():
+        if handler in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        for awaited, handler in before.items():
-            signal.signal(awaited, signal.SIG_DFL if handler is None else handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if received:
+            signal.raise_signal(received[0])
 
 
 _JAVA_CURE = "Spark needs Java 17 or 21: install it, and set JAVA_HOME to its folder."

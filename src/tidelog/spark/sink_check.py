@@ -11,14 +11,18 @@ from tidelog.engine.definition import Definition, redact
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
+from tidelog.spark.sinks.delta_jars import starts_with_delta
+from tidelog.spark.sinks.storage_errors import unknown_scheme
 
 
 def require_usable(definition: Definition) -> None:
-    """The packages of the sink are installed, and its local folders can be written; nothing is left there."""
-    if _needs_delta(definition.sink):
-        from tidelog.spark.sinks.delta_rust import driver
+    """The packages of the sink are installed, its storage is of a known kind, and its local folders can be written;
+    nothing is left there."""
+    if _needs_delta_rs(definition):
+        from tidelog.spark.sinks.delta_rs import driver
 
         driver()
+    _require_known_scheme(definition)
     for what, setting, path in _places(definition):
         if "://" not in path:
             _require_writable(what, setting, path)
@@ -51,13 +55,32 @@ def _refused(definition: Definition, tables: Sequence[Table], selection: Selecti
     from tidelog.spark import sinks
 
     required = sinks.requirements(definition.sink)
-    found = [(table.qualified, required.obstacle(table, selection)) for table in tables]
+    others = [table for table in tables if not selection.excluded_keys(table)]  # of these, the source's findings tell
+    found = [(table.qualified, required.obstacle(table, selection)) for table in others]
     return [(name, obstacle.reason, obstacle.cure) for name, obstacle in found if obstacle is not None]
 
 
-def _needs_delta(sink: Mapping[str, str]) -> bool:
-    writes_delta = sink["type"] == "delta" or sink.get("format") == "delta"
-    return writes_delta and sink.get("engine", "auto") != "spark"
+def _needs_delta_rs(definition: Definition) -> bool:
+    """Whether Python writes Delta, and not Spark: with the engine `auto`, where Spark starts without Delta."""
+    sink = definition.sink
+    engine = sink.get("engine", "auto") if _writes_delta(sink) else ""
+    return engine == "rust" or (engine == "auto" and not starts_with_delta(definition.spark_conf))
+
+
+def _writes_delta(sink: Mapping[str, str]) -> bool:
+    return sink["type"] == "delta" or sink.get("format") == "delta"
+
+
+def _require_known_scheme(definition: Definition) -> None:
+    """Spark alone knows which storage it can write."""
+    scheme, separator, _ = definition.sink.get("path", "").partition("://")
+    if not separator or (_writes_delta(definition.sink) and not _needs_delta_rs(definition)):
+        return
+    from tidelog.spark.sinks import delta_rs, history
+
+    known = delta_rs.known_schemes() if _writes_delta(definition.sink) else history.SCHEMES
+    if known and scheme.lower() not in known:
+        raise unknown_scheme(scheme)
 
 
 def _places(definition: Definition) -> list[tuple[str, str, str]]:
@@ -89,11 +112,11 @@ def _require_writable(what: str, setting: str, path: str) -> None:
 def _require_reachable(definition: Definition) -> None:
     """The target's storage answers, with the settings that the sink has for it."""
     path = definition.sink.get("path", "")
-    if "://" not in path or not _needs_delta(definition.sink):
+    if "://" not in path or not _needs_delta_rs(definition):
         return
     from tidelog.spark.failures import summary
     from tidelog.spark.sinks.delta_options import storage
-    from tidelog.spark.sinks.delta_rust import driver
+    from tidelog.spark.sinks.delta_rs import driver
     from tidelog.spark.sinks.target import own_uri
 
     options = storage({name: text for name, text in definition.sink.items() if name.startswith("storage.")})

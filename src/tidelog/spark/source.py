@@ -86,6 +86,7 @@ class TidelogSource(DataSource):
                 hint="Leave out the option table (the envelope has a topic for them), or use a Pipeline.",
             )
         if shape == "envelope":
+            definitions.connector_of(definition_of(self.options))  # so that `load` refuses a misspelt option
             return from_arrow_schema(ENVELOPE)
         if shape == "staged":
             return from_arrow_schema(work.STAGED)

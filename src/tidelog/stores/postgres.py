@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tidelog.errors import ConfigError, CorruptState, NotInstalled, TidelogError, TransientError
+from tidelog.errors import ConfigError, CorruptState, NotInstalled, StoreAway, TidelogError
 from tidelog.stores.kept import storable
 from tidelog.stores.sql import FORMAT, HISTORY, SCHEMA, Run, SqlStore
 
@@ -187,7 +187,7 @@ class PostgresStore(SqlStore):
             text = exc.diag.message_primary or _reason(str(exc))
             raise self._error(exc.sqlstate or _connect_state(text), text.rstrip(".")) from exc
         except OSError as exc:
-            raise TransientError(f"The connection to the store {self._address} broke ({exc.strerror}).") from exc
+            raise StoreAway(f"The connection to the store {self._address} broke ({exc.strerror}).") from exc
 
     def _error(self, state: str, text: str) -> TidelogError:
         message = f"The store {self._address} says: {text}."
@@ -196,7 +196,7 @@ class PostgresStore(SqlStore):
         if state in _GONE:
             return CorruptState(message, hint=f"Somebody removed tables of the schema {_NAMESPACE}: bring them back.")
         if not state or state[:2] in _TIME_CURES:
-            return TransientError(message, hint="Check that the server runs and can be reached.")
+            return StoreAway(message, hint="Check that the server runs and can be reached.")
         return ConfigError(message, hint=f"Check the rights and the triggers in the schema {_NAMESPACE}.")
 
 

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidelog.errors import ConfigError, CorruptState, TidelogError, TransientError
+from tidelog.errors import ConfigError, CorruptState, StoreAway, TidelogError
 from tidelog.stores.kept import storable
 from tidelog.stores.sql import FORMAT, HISTORY, SCHEMA, Run, SqlStore
 
@@ -104,7 +104,7 @@ class SqliteStore(SqlStore):
 
     def _error(self, code: int, text: str) -> TidelogError:
         if code in _TIME_CURES:
-            return TransientError(f"The store {self._path} is not usable now ({text}).", hint=_TIME_CURES[code])
+            return StoreAway(f"The store {self._path} is not usable now ({text}).", hint=_TIME_CURES[code])
         if code in _RIGHTS:
             return self._denied(text)
         return CorruptState(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.postgres.world import World
-from tests.servers import Database
+from tests.servers import DATABASES, Database
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def world(database: Database, tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-@pytest.fixture(params=["database", "database16", "database15"], ids=["18", "16", "15"])
+@pytest.fixture(params=DATABASES)
 def any_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """On each version that the tests know."""
     made = World(request.getfixturevalue(request.param), tmp_path / "pipeline")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.postgres.snapshot_rig import Rig
 from tests.integration.postgres.snapshot_writers import WINDOWS, items, times
+from tests.patience import wait_until
 from tests.servers import Database
 from tidelog.connectors.postgres.connector import PostgresConnector
 from tidelog.engine.signals import send
@@ -18,8 +19,6 @@ from tidelog.errors import TransientError
 from tidelog.model.schema import Table
 
 _BATCHES_MAX = 100
-_HANGS_S = 120.0
-"""No drain here has more to do than a few batches: one that takes so long waits for something that never comes."""
 
 INITIAL = {"snapshot.mode": "initial"}
 SIGNALS = {"signal.data.collection": "public.signals"}
@@ -43,8 +42,7 @@ def drain(rig: Rig) -> int:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(_HANGS_S)
-    assert not thread.is_alive(), f"the drain does not end: {rig.snapshot}"
+    wait_until(lambda: not thread.is_alive(), lambda: f"the end of the drain: {rig.snapshot}")
     for failure in failures:
         raise failure
     rig.crash()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import wait_until
 from tests.servers import Database
 from tidelog.contracts import Connector
 from tidelog.engine.apart import run_apart
@@ -193,7 +194,7 @@ class running:
 
     def __enter__(self) -> None:
         self._thread.start()
-        assert self._started.wait(120)
+        wait_until(self._started.is_set, "the capture")
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from tests.integration.postgres.world import World, follow
+from tests.integration.postgres.world import World, catch_up, follow
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.core.evolve import describe, plan
 from tidelog.model.offset import Offset
@@ -115,6 +117,32 @@ def test_what_provably_left_the_values_alone(world: World, statements: str) -> N
     assert asked(before, marked(log)) == ()
 
 
+DEFAULTS = {
+    "written into every row": "ALTER TABLE t ADD COLUMN x float DEFAULT random()",
+    "kept for old rows, and then written": (
+        "ALTER TABLE t ADD COLUMN x int DEFAULT 7; ALTER TABLE t ADD COLUMN y float DEFAULT random()"
+    ),
+}
+
+
+@pytest.mark.parametrize("statements", DEFAULTS.values(), ids=DEFAULTS)
+def test_a_new_column_whose_values_only_the_source_knows(world: World, statements: str) -> None:
+    """Its default is dropped at once, as tools for migrations do it."""
+    log = Log(world)
+    log.row()
+    with world.database.connect() as connection, connection.transaction():
+        for statement in (*statements.split(";"), "ALTER TABLE t ALTER COLUMN x DROP DEFAULT"):
+            connection.execute(statement)
+    version = log.version(lambda version: "x" in {column.name for column in version.columns})
+    assert version.column("x").rewritten
+
+
+def test_a_new_column_without_values_is_not_asked_for(world: World) -> None:
+    log = Log(world)
+    log.row()
+    assert not with_column(log, "x").column("x").rewritten
+
+
 def marked(log: Log) -> Table:
     """The version after the catalog was asked again: a column more tells that it was."""
     return with_column(log, "mark")
@@ -135,3 +163,58 @@ def test_changes_that_are_harmless_one_by_one_stay_so(world: World) -> None:
     with_column(log, "seen")
     world.database.execute("ALTER TABLE t ALTER COLUMN w TYPE varchar(30)")
     assert asked(before, with_column(log, "last")) == ()
+
+
+@contextmanager
+def writer(world: World) -> Iterator[None]:
+    """Somebody who writes to a table that is not captured, all the time: the log's end goes on."""
+    over = threading.Event()
+
+    def write() -> None:
+        with world.database.connect() as session:
+            while not over.wait(0.001):
+                session.execute("INSERT INTO noise VALUES (1)")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("known", ["known", "new to the log"])
+@pytest.mark.parametrize("others", ["alone", "others write"])
+def test_a_drain_follows_a_change_without_rows(world: World, known: str, others: str) -> None:
+    """What was done before it began: rows, and then a change of the table that the log does not tell."""
+    execute(world, TABLE.format(name="t", rest=""))
+    world.database.execute("CREATE TABLE noise (id int)")
+    world.source["table.include.list"] = "public.t"
+    reading = world.reading()
+    offset = reading.initial()
+    if known == "known":
+        world.database.execute("INSERT INTO t (id, a) VALUES (1, 'v')")
+        offset, _ = catch_up(reading, offset)
+    reading.close()
+    world.database.execute("INSERT INTO t (id, a) VALUES (2, 'v')")
+    world.database.execute("ALTER TABLE t ALTER COLUMN a TYPE bytea USING convert_to(a, 'UTF8')")
+    with writer(world) if others == "others write" else nullcontext():
+        _, events = catch_up(world.reading(), offset)
+    versions = [event.version for event in events if event.version is not None]
+    assert versions[-1].column("a").type == "bytea"
+
+
+def test_columns_that_a_change_leaves_alone_are_not_read_again(world: World) -> None:
+    """A reader that meets a table for the first time when the catalog has moved on: what was there before the slot's
+    log begins is known all the same."""
+    execute(world, TABLE.format(name="t", rest=""))
+    reading = world.reading()
+    offset = reading.initial()
+    world.database.execute("INSERT INTO t (id, n) VALUES (1, 1)")
+    world.database.execute("ALTER TABLE t ADD COLUMN x int")
+    world.database.execute("INSERT INTO t (id, n) VALUES (2, 2)")
+    _, events = catch_up(reading, offset)
+    first, *_, last = [event.version for event in events if event.version is not None]
+    assert [column.name for column in last.columns] == ["id", "a", "w", "n", "f", "x"]
+    assert asked(first, last) == ()

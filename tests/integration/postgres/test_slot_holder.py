@@ -80,7 +80,7 @@ def test_a_lost_connection_of_our_own_is_waited_for(table: World, silent: int, m
         session.query("SET wal_sender_timeout = '1ms'")
         monkeypatch.setattr(holder, "_MARGIN_S", 0.0)
         reader = SlotHolder(table.options["slot.name"])
-        reader.is_us(silent)
+        reader.add_own_sender(silent)
         for _ in range(5):
             with pytest.raises(TransientError, match="our last connection"):
                 reader.require_free(session)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.integration.postgres.test_capture import commits
 from tests.integration.postgres.world import Event, World, catch_up, changes, until
-from tests.servers import Database, Postgres
+from tests.servers import DATABASES, Database, Postgres
 from tests.spark.workload import SCHEMA, Workload
 from tidelog.engine import capture
 from tidelog.engine.reading import Reading
@@ -95,7 +95,7 @@ def plain(event: Event) -> dict[str, Any]:
     return {**vars(event), "version": version}
 
 
-@pytest.fixture(params=["database", "database16", "database15"], ids=["18", "16", "15"])
+@pytest.fixture(params=[each for each in DATABASES if each.id != "13"])
 def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Twins]:
     made = Twins(request.getfixturevalue(request.param), tmp_path)
     yield made

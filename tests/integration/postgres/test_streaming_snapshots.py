@@ -85,6 +85,8 @@ def test_windows_close_while_a_stream_is_open(at_once: Database, tmp_path: Path)
 def test_the_end_is_reached_beside_an_open_stream_and_is_no_place_to_read_on_from(any_world: World) -> None:
     """The commit of the open transaction may begin before what is reached, and never before what is seen."""
     database = any_world.database
+    if database.server.version < 14:
+        pytest.skip("PostgreSQL 13 sends no open transactions")
     database.execute(f"ALTER DATABASE {database.dbname} SET logical_decoding_work_mem = '64kB'")
     database.execute("CREATE TABLE big (id int4 PRIMARY KEY, v text)")
     any_world.source["streaming"] = "on"

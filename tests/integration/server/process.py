@@ -24,7 +24,7 @@ class ServerProcess:
         self._begin = self.said.stat().st_size if self.said.exists() else 0
         with startup.one_at_a_time(), self.said.open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog.cli.main", "server", "--port", "0", *more],
+                [sys.executable, "-m", "tidelog", "server", "--port", "0", *more],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

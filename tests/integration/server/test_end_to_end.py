@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_a_connector_from_its_creation_to_a_restart_of_the_service(
 
     assert server.ask("PUT", "/connectors/shop/resume").status_code == 202
     server.until(lambda: server.state("shop") == "RUNNING")
-    assert server.terminate() == 0
+    assert server.terminate() == 128 + signal.SIGTERM
     assert Home.at("shop").holder() is None
     database.execute("INSERT INTO t VALUES (6, 'n')")
     restarted(tmp_path, database)
@@ -187,7 +188,7 @@ def restarted(folder: Path, database: Database) -> None:
     try:
         again.until(lambda: again.state("shop") == "RUNNING")
         again.until(lambda: ids(folder) == [1, 2, 3, 4, 5, 6])
-        assert again.terminate() == 0
+        assert again.terminate() == 128 + signal.SIGTERM
     finally:
         again.kill()
     assert database.password not in "".join(again.answers)

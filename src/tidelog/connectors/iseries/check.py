@@ -10,6 +10,7 @@ from tidelog.connectors.iseries.client import UNREACHABLE, Session
 from tidelog.connectors.iseries.config import Config
 from tidelog.connectors.iseries.journals import chain_of, of_files
 from tidelog.contracts import Finding
+from tidelog.core.settings import counted
 from tidelog.errors import TidelogError
 
 
@@ -30,7 +31,7 @@ def _system(session: Session, config: Config) -> Iterator[Finding]:
     if not files:
         yield Finding("error", "tables", "No table matches the lists.", "Correct table.include.list and the others.")
         return
-    yield Finding("ok", "tables", f"{len(files)} tables are captured.")
+    yield Finding("ok", "tables", f"{counted(len(files), 'table')} {'is' if len(files) == 1 else 'are'} captured.")
     journal = of_files(files, config)
     chain = chain_of(session, journal)
     yield Finding(

@@ -17,7 +17,7 @@ from tidelog.connectors.iseries.journals import chain_of, end_of, of_files
 from tidelog.connectors.iseries.range import Spot
 from tidelog.connectors.iseries.receivers import Receiver
 from tidelog.connectors.iseries.tail import IseriesTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, Watermark
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed
@@ -169,6 +169,21 @@ class IseriesConnector:
     def untold(self, tables: Sequence[Table]) -> list[Table]:  # noqa: ARG002
         return []  # the log tells of every table
 
+    def log_coverage(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        return {id: frozenset({"log"}) for id in ids}  # the log has all changes of every table
+
+    def captured_names(self) -> Mapping[int, str]:
+        return {}
+
+    def publish(self, tables: Sequence[Table]) -> None:
+        """Nothing to do: the log tells of every table."""
+
+    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002
+        return {}
+
+    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:  # noqa: ARG002
+        return None
+
     def present(self, ids: Sequence[int]) -> list[Table]:
         return self._catalog().present(ids)
 
@@ -273,6 +288,9 @@ class IseriesConnector:
     def estimate(self, scan: Scan) -> int:
         found = self._query(walk.ESTIMATE, [scan.table.schema, scan.table.name])
         return int(found[0][0] or 0) if found and not scan.condition else 0
+
+    def row_bytes(self, table: Table) -> int:  # noqa: ARG002
+        return 0
 
     def export(self, scan: Scan) -> str:
         raise UnsupportedChange(

@@ -12,8 +12,7 @@ from tidelog.connectors.iseries import decode, types
 from tidelog.connectors.iseries.client import Session
 from tidelog.connectors.iseries.walk import STEADY, quoted, selected
 from tidelog.contracts import FAILURES, Decoded
-from tidelog.core.faults import Fault, read_letters
-from tidelog.errors import UnsupportedChange
+from tidelog.core.faults import Fault, read_error, read_letters
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
@@ -46,17 +45,17 @@ def typed(texts: pa.RecordBatch, table: Table, selection: Selection) -> Decoded:
     found = [decode.values(texts.column(i), table, column, selection) for i, column in enumerate(columns)]
     rows = pa.RecordBatch.from_arrays([array for array, _ in found], names=texts.schema.names)
     faults = [
-        Fault(failed, f"column {column.name}: {types.reason(column, selection)}", types.hint(column))
+        Fault(failed, f"column {column.name}: {types.reason(column, selection)}", types.hint(column), column.name)
         for (_, failed), column in zip(found, columns, strict=True)
         if failed.any()
     ]
     if not faults:
         return Decoded(rows)
-    if selection.failures == "fail":
-        raise UnsupportedChange(f"{table.qualified}, {faults[0].reason}, in a row that was read.", hint=faults[0].hint)
-    bad = np.logical_or.reduce([fault.rows for fault in faults])
     # A column that a rule hides is told as it is delivered.
     told = {c.name: (rows if selection.rules_for(table, c) else texts).column(c.name) for c in columns}
+    if selection.failures == "fail":
+        raise read_error(faults, told, table)
+    bad = np.logical_or.reduce([fault.rows for fault in faults])
     return Decoded(rows.filter(pa.array(~bad)), read_letters(faults, told, table))
 
 

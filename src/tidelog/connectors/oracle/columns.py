@@ -15,8 +15,7 @@ import pyarrow as pa
 from tidelog.connectors.oracle import decode, types
 from tidelog.connectors.oracle.queries import identifier
 from tidelog.contracts import Decoded
-from tidelog.core.faults import Fault, read_letters
-from tidelog.errors import UnsupportedChange
+from tidelog.core.faults import Fault, read_error, read_letters
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
@@ -112,15 +111,15 @@ def typed(texts: Sequence[pa.StringArray], chosen: Sequence[Column], table: Tabl
     found = [decode.values(array, table, column, selection) for array, column in zip(texts, chosen, strict=True)]
     rows = pa.RecordBatch.from_arrays([array for array, _ in found], names=[column.name for column in chosen])
     faults = [
-        Fault(failed, f"column {column.name}: {types.reason(column, selection)}", types.hint(column))
+        Fault(failed, f"column {column.name}: {types.reason(column, selection)}", types.hint(column), column.name)
         for (_, failed), column in zip(found, chosen, strict=True)
         if failed.any()
     ]
     if not faults:
         return Decoded(rows)
-    if selection.failures == "fail":
-        raise UnsupportedChange(f"{table.qualified}, {faults[0].reason}, in a row that was read.", hint=faults[0].hint)
-    bad = np.logical_or.reduce([fault.rows for fault in faults])
     raw = [not selection.rules_for(table, column) for column in chosen]
     shown = {c.name: texts[i] if raw[i] else rows.column(i) for i, c in enumerate(chosen)}
+    if selection.failures == "fail":
+        raise read_error(faults, shown, table)
+    bad = np.logical_or.reduce([fault.rows for fault in faults])
     return Decoded(rows.filter(pa.array(~bad)), read_letters(faults, shown, table))

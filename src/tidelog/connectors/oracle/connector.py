@@ -22,7 +22,7 @@ from tidelog.connectors.oracle.note import Note
 from tidelog.connectors.oracle.tables import Tables
 from tidelog.connectors.oracle.tail import MiningTail
 from tidelog.connectors.oracle.unbuffered import UnbufferedTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, Watermark
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
@@ -201,6 +201,21 @@ class OracleConnector:
     def untold(self, tables: Sequence[Table]) -> list[Table]:  # noqa: ARG002
         return []  # the log tells of every table
 
+    def log_coverage(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        return {id: frozenset({"log"}) for id in ids}  # the log has all changes of every table
+
+    def captured_names(self) -> Mapping[int, str]:
+        return {}
+
+    def publish(self, tables: Sequence[Table]) -> None:
+        """Nothing to do: the log tells of every table."""
+
+    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002
+        return {}
+
+    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:  # noqa: ARG002
+        return None
+
     def present(self, ids: Sequence[int]) -> list[Table]:
         return self._tables.present(ids)
 
@@ -232,6 +247,9 @@ class OracleConnector:
 
     def estimate(self, scan: Scan) -> int:
         return self._tables.estimate(scan)
+
+    def row_bytes(self, table: Table) -> int:  # noqa: ARG002
+        return 0
 
     def export(self, scan: Scan) -> str:
         return self._tables.export(scan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.rewrites import Rewrites, differ, keep_traces
@@ -25,7 +26,7 @@ SELECT t.oid, t.typname, t.typtype, t.typbasetype, t.typtypmod,
  WHERE t.oid = ANY(%s)
 """
 
-_COLUMNS = """
+_FILES = """
 WITH RECURSIVE part(root, oid) AS (
     SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY(%s)
     UNION ALL
@@ -33,35 +34,57 @@ WITH RECURSIVE part(root, oid) AS (
 ), file(root, name) AS (
     SELECT root, coalesce(max(pg_relation_filenode(oid)::bigint)::text, '') FROM part GROUP BY root
 )
-SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull,
-       CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
-       a.atthasdef OR a.attidentity <> '', a.atthasmissing, a.attgenerated, f.name, a.xmin::text
-  FROM pg_attribute a JOIN file f ON f.root = a.attrelid
- WHERE a.attnum > 0 AND NOT a.attisdropped
- ORDER BY a.attrelid, a.attnum
 """
 """Of a partitioned table the newest file of its partitions counts. It is looked up no earlier than the column's row: so
 a new definition never comes with the file of before."""
 
-_KEYS = """
-SELECT DISTINCT ON (i.indrelid) i.indrelid,
-       ARRAY(SELECT a.attname::text
+_ATTRIBUTE = """
+       a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull,
+       CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
+       a.atthasdef OR a.attidentity <> '', a.atthasmissing, a.attgenerated, f.name, a.xmin::text
+"""
+
+_COLUMNS = f"""{_FILES}
+SELECT a.attrelid, {_ATTRIBUTE}
+  FROM pg_attribute a JOIN file f ON f.root = a.attrelid
+ WHERE a.attnum > 0 AND NOT a.attisdropped
+ ORDER BY a.attrelid, a.attnum
+"""
+
+_KEY = """(
+SELECT ARRAY(SELECT a.attname::text
                FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k(attnum, place)
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
               ORDER BY k.place)
   FROM pg_index i
- WHERE i.indrelid = ANY(%s) AND i.indisvalid AND (i.indisprimary OR i.indisreplident)
- ORDER BY i.indrelid, i.indisprimary DESC
+ WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indisreplident)
+ ORDER BY i.indisprimary DESC
+ LIMIT 1
+)"""
+
+_KEYS = f"SELECT c.oid, {_KEY} FROM pg_class c WHERE c.oid = ANY(%s)"
+
+_IS_TABLE = """
+       c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+   AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema'
 """
 
-_TABLES = """
-SELECT c.oid, n.nspname, c.relname, c.relreplident
+_NAMES = f"""
+SELECT c.oid, n.nspname, c.relname
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE {_IS_TABLE}
+"""
+
+_TABLES = f"""{_FILES}
+SELECT c.oid, n.nspname, c.relname, c.relreplident, {_KEY}, {_ATTRIBUTE}
   FROM pg_class c
   JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
-   AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema'
- ORDER BY n.nspname, c.relname
+  JOIN file f ON f.root = c.oid
+  LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE {_IS_TABLE}
+ ORDER BY n.nspname, c.relname, a.attnum
 """
+"""In one statement, so that a table that is altered or dropped meanwhile is never seen half."""
 
 _LOCKED = """
 SELECT relation FROM pg_locks
@@ -100,9 +123,11 @@ _UNKNOWN = Resolved("unknown")
 class Catalog:
     """Asks over one session and remembers types: they keep their number for life."""
 
-    def __init__(self, session: Session, selection: Selection) -> None:
+    def __init__(self, session: Session, selection: Selection, *, slot: str = "") -> None:
+        """`slot` names the replication slot whose log is read, if one is."""
         self._session = session
         self._selection = selection
+        self._slot = slot
         self._types: dict[int, Resolved] = {}
         self._rewrites = Rewrites()
 
@@ -117,7 +142,8 @@ class Catalog:
         if shown:
             columns = tuple(map(self._column, relation.columns, attributes))
         else:
-            columns = tuple(self._remembered(c, known) for c in relation.columns)
+            settled = self._settled(attributes)
+            columns = tuple(self._remembered(c, known, settled.get(c.name)) for c in relation.columns)
         table = Table(
             id=relation.oid,
             schema=relation.schema,
@@ -134,35 +160,32 @@ class Catalog:
 
     def captured(self) -> list[Table]:
         """Every table that the selection takes, as it is now."""
-        found = [row for row in self._session.query(_TABLES) if self._selection.has_table(row[1], row[2])]
-        return self._tables(found)
+        tables = self.present(list(self.captured_names()))
+        return [table for table in tables if self._selection.has_table(table.schema, table.name)]
+
+    def captured_names(self) -> dict[int, str]:
+        """The names of the captured tables, without asking for anything else."""
+        rows = self._session.query(_NAMES, [])
+        return {oid: f"{schema}.{name}" for oid, schema, name in rows if self._selection.has_table(schema, name)}
 
     def present(self, oids: Sequence[int]) -> list[Table]:
         """These tables as they are now; what is gone is left out."""
-        found = [row for row in self._session.query(_TABLES) if row[0] in set(oids)]
-        return self._tables(found)
+        found: dict[int, Table] = {}
+        attributes: dict[int, list[Attribute]] = {}
+        for oid, schema, name, identity, key, *attribute in self._session.query(_TABLES, [list(oids)]):
+            found.setdefault(oid, Table(oid, schema, name, (), tuple(key or ()), _IDENTITIES[identity]))
+            attributes.setdefault(oid, []).extend([_attribute(attribute)] if attribute[0] is not None else [])
+        self._learn([a.type_oid for many in attributes.values() for a in many])
+        return [replace(table, columns=self._columns(attributes[oid])) for oid, table in found.items()]
+
+    def _columns(self, attributes: Sequence[Attribute]) -> tuple[Column, ...]:
+        return tuple(self._column(_as_relation(a), a) for a in attributes if not a.generated)
 
     def changed(self, known: Mapping[int, Table]) -> list[tuple[Table, Table]]:
         """The tables that are no longer as they are known, before and now."""
         pairs = ((known[table.id], table) for table in self.present(list(known)))
         traced = ((before, self._rewrites.trace(now, before)) for before, now in pairs)
         return [(before, now) for before, now in traced if before.shape != now.shape or differ(before, now)]
-
-    def _tables(self, found: Sequence[tuple[int, str, str, str]]) -> list[Table]:
-        oids = [row[0] for row in found]
-        attributes, keys = self._attributes(oids), self._keys(oids)
-        self._learn([a.type_oid for many in attributes.values() for a in many])
-        return [
-            Table(
-                id=oid,
-                schema=schema,
-                name=name,
-                columns=tuple(self._column(_as_relation(a), a) for a in attributes.get(oid, []) if not a.generated),
-                key=keys.get(oid, ()),
-                old_image=_IDENTITIES[identity],
-            )
-            for oid, schema, name, identity in found
-        ]
 
     def _column(self, column: RelationColumn, attribute: Attribute | None) -> Column:
         resolved = self._types[column.type_oid]
@@ -181,12 +204,25 @@ class Catalog:
             definition=attribute.definition,
         )
 
-    def _remembered(self, column: RelationColumn, known: Table | None) -> Column:
+    def _remembered(self, column: RelationColumn, known: Table | None, settled: Attribute | None) -> Column:
         plain = self._column(column, None)
         for before in known.columns if known is not None else ():
             if (before.name, before.type, before.modifier) == (plain.name, plain.type, plain.modifier):
                 return before
+        if settled is not None and _as_relation(settled) == replace(column, in_identity=False):
+            return self._column(column, settled)
         return replace(plain, number=UNSURE)
+
+    def _settled(self, attributes: Sequence[Attribute]) -> dict[str, Attribute]:
+        """By name, the columns that were defined before everything that the slot can still tell. They have had their
+        name all the time, so a column of that name in the log is the same one."""
+        found = self._session.query(
+            "SELECT catalog_xmin::text FROM pg_replication_slots WHERE slot_name = %s", [self._slot]
+        )
+        if not found or found[0][0] is None:
+            return {}
+        oldest = int(found[0][0])
+        return {a.name: a for a in attributes if 0 < (oldest - int(a.definition)) % 2**32 < 2**31}
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
         """The primary key; else the identity that the log itself marks, unless that is the whole row."""
@@ -200,17 +236,12 @@ class Catalog:
 
     def _attributes(self, oids: Sequence[int]) -> dict[int, list[Attribute]]:
         found: dict[int, list[Attribute]] = {}
-        for row in self._session.query(_COLUMNS, [list(oids)]):
-            oid, name, number, type_oid, modifier, not_null, fill, default, missing, generated, storage, xmin = row
-            rewritten = bool(default and not missing)
-            attribute = Attribute(
-                name, number, type_oid, modifier, not_null, fill, rewritten, bool(generated), storage, xmin
-            )
-            found.setdefault(oid, []).append(attribute)
+        for oid, *attribute in self._session.query(_COLUMNS, [list(oids)]):
+            found.setdefault(oid, []).append(_attribute(attribute))
         return found
 
     def _keys(self, oids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        return {oid: tuple(names) for oid, names in self._session.query(_KEYS, [list(oids)])}
+        return {oid: tuple(names) for oid, names in self._session.query(_KEYS, [list(oids)]) if names}
 
     def _learn(self, oids: Sequence[int]) -> None:
         """Resolve types that are not known yet, with what they are made of."""
@@ -236,3 +267,9 @@ class Catalog:
 
 def _as_relation(attribute: Attribute) -> RelationColumn:
     return RelationColumn(attribute.name, attribute.type_oid, attribute.modifier, in_identity=False)
+
+
+def _attribute(row: Sequence[Any]) -> Attribute:
+    name, number, type_oid, modifier, not_null, fill, default, missing, generated, storage, xmin = row
+    rewritten = bool(default and not missing)
+    return Attribute(name, number, type_oid, modifier, not_null, fill, rewritten, bool(generated), storage, xmin)

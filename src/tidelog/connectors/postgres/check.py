@@ -6,79 +6,22 @@ found before something failed is kept. What concerns single tables is in `survey
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tidelog.connectors.postgres import needs, survey
+from tidelog.connectors.postgres import needs, publication, survey
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.scene import Scene, lost_reason, observe
 from tidelog.connectors.postgres.sqlstate import UNREACHABLE
-from tidelog.connectors.postgres.survey import Relation, quoted
+from tidelog.connectors.postgres.survey import quoted
 from tidelog.contracts import Finding
 from tidelog.core.settings import size_text
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import TidelogError
 
 OLDEST, NEWEST = 13, 18
 _RETAINED_BYTES_MUCH = 10 << 30
 _SAFE_SHARE_LOW = 0.2
-
-_SETTINGS = (
-    "wal_level",
-    "max_replication_slots",
-    "max_wal_senders",
-    "max_slot_wal_keep_size",
-    "wal_sender_timeout",
-    "idle_replication_slot_timeout",
-    "rds.logical_replication",
-)
-
-_ROLE = """
-SELECT r.rolname::text, r.rolsuper, r.rolreplication,
-       EXISTS (SELECT FROM pg_roles g WHERE g.rolname = 'rds_replication' AND pg_has_role(g.oid, 'MEMBER')),
-       has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery()
-FROM pg_roles r WHERE r.rolname = current_user
-"""
-
-_SLOT = """
-SELECT to_jsonb(s), pg_wal_lsn_diff(
-    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint
-FROM pg_replication_slots s WHERE s.slot_name = %s
-"""
-
-_PUBLICATION = "SELECT to_jsonb(p), pg_has_role(p.pubowner, 'USAGE') FROM pg_publication p WHERE p.pubname = %s"
-
-_PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
-
-
-@dataclass(frozen=True)
-class Role:
-    name: str
-    superuser: bool
-    replication: bool
-    rds: bool
-    creates: bool
-    standby: bool
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What every part of the check may want to know."""
-
-    session: Session
-    config: Config
-    settings: Mapping[str, int | str]
-    role: Role
-    relations: Sequence[Relation]
-    captured: Sequence[Relation]
-    signals: Relation | None
-    """The table of signals, which is published and not delivered."""
-    slot: Mapping[str, Any] | None
-    retained: int
-
-    @property
-    def published(self) -> list[Relation]:
-        return [*self.captured, *([self.signals] if self.signals is not None else [])]
 
 
 def findings(config: Config) -> list[Finding]:
@@ -89,7 +32,7 @@ def findings(config: Config) -> list[Finding]:
             found.extend(_version(session.version))
             if config.streaming and (problem := cannot_stream(session.version)):
                 found.append(problem)
-            scene = _scene(session, config)
+            scene = observe(session, config)
             for part in _PARTS:
                 found.extend(part(scene))
     except TidelogError as exc:
@@ -97,36 +40,21 @@ def findings(config: Config) -> list[Finding]:
     return found
 
 
-def require_room_for_slot(session: Session, config: Config) -> None:
-    """Raises what would make the creation of a slot fail, before anything is created for it."""
-    scene = _scene(session, config)
-    for finding in (*_log(scene), _room_for_slot(scene)):
-        if finding.level == "error":
-            raise ConfigError(finding.meaning, hint=finding.cure)
+def room_for_slot(scene: Scene) -> Iterator[Finding]:
+    """What would make the creation of a slot fail."""
+    yield from _log(scene)
+    yield _room_for_slot(scene)
 
 
-def _scene(session: Session, config: Config) -> Scene:
-    settings = dict(
-        session.query(f"SELECT name, {_BASE_UNIT} FROM pg_settings WHERE name = ANY(%s)", [list(_SETTINGS)])
-    )
-    slots = session.query(_SLOT, [config.slot])
-    relations = survey.relations(session)
-    signals = needs.signals(config, relations)
-    return Scene(
-        session=session,
-        config=config,
-        settings={name: int(text) if text.lstrip("-").isdigit() else text for name, text in settings.items()},
-        role=Role(*session.query(_ROLE)[0]),
-        relations=relations,
-        captured=[r for r in survey.captured(relations, config.selection) if r != signals],
-        signals=signals,
-        slot=slots[0][0] if slots else None,
-        retained=int(slots[0][1] or 0) if slots else 0,
-    )
-
-
-_BASE_UNIT = "CASE unit WHEN 'MB' THEN (setting::bigint << 20)::text WHEN 's' THEN setting || '000' ELSE setting END"
-"""Sizes in bytes, durations in milliseconds; -1 and 0 keep their meaning."""
+def fit(scene: Scene) -> Iterator[Finding]:
+    """Whether each captured table can be captured as the settings want it."""
+    selection = scene.config.selection
+    yield from survey.twins(scene.captured)
+    for relation in scene.captured:
+        yield from survey.hidden_key(relation, selection)
+        yield from survey.blurred(relation, selection)
+        if not relation.told:
+            yield survey.without_identity(relation, scene.config.autocreate, alone=not scene.delivered)
 
 
 def _version(number: int) -> Iterator[Finding]:
@@ -208,14 +136,12 @@ def _role(scene: Scene) -> Iterator[Finding]:
 
 
 def _tables(scene: Scene) -> Iterator[Finding]:
-    for name, meaning, cure in survey.twins(scene.captured):
-        yield Finding("error", f"table {name}", meaning, cure)
-    selection = scene.config.selection
     others = [r for r in scene.relations if r != scene.signals]
-    yield from survey.selected(others, scene.captured, selection)
+    yield from survey.selected(others, scene.captured, scene.config.selection)
+    yield from fit(scene)
     for relation in scene.captured:
-        yield from survey.identity(relation, selection)
-        yield from survey.blurred(relation, selection)
+        if relation.told:
+            yield from survey.key(relation, scene.config.selection)
         if relation.kind == "p":
             yield from survey.partitions(scene.session, relation)
 
@@ -223,94 +149,6 @@ def _tables(scene: Scene) -> Iterator[Finding]:
 def _snapshots(scene: Scene) -> Iterator[Finding]:
     yield from needs.of_signals(scene.config, scene.relations, standby=scene.role.standby)
     yield from needs.reader(scene.session, scene.config, scene.captured, scene.signals)
-
-
-def _publication(scene: Scene) -> Iterator[Finding]:
-    config, name = scene.config, f"publication {scene.config.publication}"
-    rows = scene.session.query(_PUBLICATION, [config.publication])
-    if not rows:
-        yield _creatable(scene, name)
-        return
-    publication, owned = rows[0]
-    listed = {tuple(row) for row in scene.session.query(_PUBLISHED, [config.publication])}
-    able = scene.role.superuser or (owned and all(r.owned for r in scene.published))
-    problems = [
-        *_operations(publication, config, name),
-        *_root(publication, scene, name),
-        *_missing(listed, able, scene, name),
-        *(_extra(listed, able, scene, name) if not publication["puballtables"] and publication["pubviaroot"] else ()),
-    ]
-    yield from problems or [Finding("ok", name, "It exists and publishes the captured tables.")]
-
-
-def _creatable(scene: Scene, name: str) -> Finding:
-    """Whether we may create the publication that is missing."""
-    sql, role = creation(scene.config, scene.published), scene.role
-    if scene.config.autocreate == "disabled":
-        return Finding("error", name, "It does not exist, and publication.autocreate.mode is disabled.", sql)
-    obstacle = ""
-    if scene.config.autocreate == "all_tables" and not role.superuser:
-        obstacle = "only a superuser may publish all tables"
-    elif not (role.creates or role.superuser):
-        obstacle = f"{role.name} may not create publications in this database"
-    elif foreign := [r.qualified for r in scene.published if not r.owned]:
-        obstacle = f"{role.name} does not own {', '.join(foreign)}"
-    if obstacle and not (role.superuser and scene.config.autocreate == "filtered"):
-        meaning = f"It does not exist, and tidelog cannot create it: {obstacle}."
-        return Finding("error", name, meaning, f"As owner or superuser: {sql}")
-    return Finding("ok", name, "It does not exist yet; tidelog creates it at the first start.")
-
-
-def creation(config: Config, tables: Sequence[Relation]) -> str:
-    """The statement that creates the publication."""
-    which = "FOR ALL TABLES"
-    if config.autocreate != "all_tables":
-        which = f"FOR TABLE {', '.join(r.quoted for r in tables) or '…'}"
-    return f"CREATE PUBLICATION {quoted(config.publication)} {which} WITH (publish_via_partition_root = true);"
-
-
-def _operations(publication: Mapping[str, Any], config: Config, name: str) -> Iterator[Finding]:
-    letters = {"insert": "c", "update": "u", "delete": "d", "truncate": "t"}
-    lacking = [
-        o for o, letter in letters.items() if not publication[f"pub{o}"] and letter not in config.selection.skipped
-    ]
-    if lacking:
-        cure = f"ALTER PUBLICATION {quoted(config.publication)} SET (publish = 'insert, update, delete, truncate');"
-        yield Finding("error", name, f"It leaves out every {' and '.join(lacking)}: the target would differ.", cure)
-
-
-def _root(publication: Mapping[str, Any], scene: Scene, name: str) -> Iterator[Finding]:
-    if not publication["pubviaroot"] and any(r.kind == "p" for r in scene.captured):
-        cure = f"ALTER PUBLICATION {quoted(scene.config.publication)} SET (publish_via_partition_root = true);"
-        meaning = "It publishes partitions under their own names, not under the partitioned table's."
-        yield Finding("error", name, meaning, cure)
-
-
-def _missing(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) -> Iterator[Finding]:
-    lacking = [r for r in scene.published if (r.schema, r.name) not in listed]
-    if not lacking:
-        return
-    names = ", ".join(r.qualified for r in lacking)
-    cure = f"ALTER PUBLICATION {quoted(scene.config.publication)} ADD TABLE {', '.join(r.quoted for r in lacking)};"
-    if scene.config.autocreate == "filtered" and able:
-        yield Finding("warning", name, f"It lacks {names}; tidelog adds this at the next start.", cure)
-    else:
-        yield Finding("error", name, f"It lacks {names}: their changes do not arrive.", cure)
-
-
-def _extra(listed: set[tuple[str, ...]], able: bool, scene: Scene, name: str) -> Iterator[Finding]:
-    extra = sorted(listed - {(r.schema, r.name) for r in scene.published})
-    if not extra or not scene.captured:
-        return
-    names, filtered = ", ".join(".".join(table) for table in extra), scene.config.autocreate == "filtered"
-    tables = ", ".join(r.quoted for r in scene.published)
-    cure = f"ALTER PUBLICATION {quoted(scene.config.publication)} SET TABLE {tables};"
-    if filtered and not able:
-        meaning = f"It also publishes {names}, and {scene.role.name} may not change that, as the mode filtered would."
-        yield Finding("error", name, meaning, f"{cure} or: publication.autocreate.mode: disabled")
-    else:
-        after = "tidelog removes this at the next start" if filtered else "sent by the server, thrown away here"
-        yield Finding("warning", name, f"It also publishes {names}: {after}.", cure)
 
 
 def _slot(scene: Scene) -> Iterator[Finding]:
@@ -341,13 +179,13 @@ def _unfit(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
 
 
 def _lost(slot: Mapping[str, Any], scene: Scene, name: str) -> Finding | None:
-    reason = slot.get("invalidation_reason") or ("conflict" if slot.get("conflicting") else "")
-    if slot["wal_status"] != "lost" and not reason:
+    reason = lost_reason(slot)
+    if not reason:
         return None
     return Finding(
         "error",
         name,
-        f"The server gave up on it ({reason or 'wal_removed'}): changes that were not delivered are lost.",
+        f"The server gave up on it ({reason}): changes that were not delivered are lost.",
         f"SELECT pg_drop_replication_slot('{scene.config.slot}'); then tidelog offsets delete, and start again: all "
         "tables are read anew.",
     )
@@ -393,7 +231,7 @@ _PARTS: tuple[Callable[[Scene], Iterator[Finding]], ...] = (
     _role,
     _tables,
     _snapshots,
-    _publication,
+    publication.findings,
     _slot,
     _timeouts,
 )

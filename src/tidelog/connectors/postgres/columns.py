@@ -17,9 +17,8 @@ from tidelog.connectors.postgres import decode, types
 from tidelog.connectors.postgres.names import identifier
 from tidelog.contracts import Decoded
 from tidelog.core import moments, rules
-from tidelog.core.faults import Fault, read_letters
+from tidelog.core.faults import Fault, read_error, read_letters
 from tidelog.core.strings import Mask, as_mask
-from tidelog.errors import UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 
@@ -75,18 +74,22 @@ def typed(batch: pa.RecordBatch, chosen: Sequence[Chosen], table: Table, selecti
     found = [_values(batch.column(i), one, table, selection) for i, one in enumerate(chosen)]
     rows = pa.RecordBatch.from_arrays([array for array, _ in found], names=[one.column.name for one in chosen])
     faults = [
-        Fault(failed, f"column {one.column.name}: {types.reason(one.column, selection)}", types.hint(one.column))
+        Fault(
+            failed,
+            f"column {one.column.name}: {types.reason(one.column, selection)}",
+            types.hint(one.column),
+            one.column.name,
+        )
         for (_, failed), one in zip(found, chosen, strict=True)
         if failed is not None and failed.any()
     ]
     if not faults:
         return Decoded(rows)
+    shown = _shown(batch, rows, chosen, table, selection)
     if selection.failures == "fail":
-        raise UnsupportedChange(f"{table.qualified}, {faults[0].reason}, in a row that was read.", hint=faults[0].hint)
+        raise read_error(faults, shown, table)
     bad = np.logical_or.reduce([fault.rows for fault in faults])
-    return Decoded(
-        rows.filter(pa.array(~bad)), read_letters(faults, _shown(batch, rows, chosen, table, selection), table)
-    )
+    return Decoded(rows.filter(pa.array(~bad)), read_letters(faults, shown, table))
 
 
 def _shown(

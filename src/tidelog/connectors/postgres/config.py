@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.core import selecting
 from tidelog.core.settings import Setting, boolean, count, parse, port
@@ -131,7 +131,7 @@ def read(options: Mapping[str, str], pipeline: str = "tidelog") -> Config:
         selection=selecting.read(
             values, connector="postgresql", database=values["database.dbname"], prefix=values["database.dbname"]
         ),
-        snapshot=snapshots.read(values),
+        snapshot=replace(snapshots.read(values), refresh_ms=values["schema.refresh.interval.ms"]),
         streaming=values["streaming"],
         reader=values["snapshot.database.user"],
         reader_password=values["snapshot.database.password"],

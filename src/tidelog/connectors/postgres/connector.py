@@ -10,7 +10,19 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from tidelog.connectors.postgres import check, config, decode, lookup, offset, position, ranges, types, walk
+from tidelog.connectors.postgres import (
+    check,
+    config,
+    contents,
+    decode,
+    lookup,
+    offset,
+    position,
+    publication,
+    ranges,
+    types,
+    walk,
+)
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, REPLAYED, VISIBLE, Session, as_reader
 from tidelog.connectors.postgres.config import Config
@@ -18,7 +30,7 @@ from tidelog.connectors.postgres.holder import SlotHolder
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.slot import Slot
 from tidelog.connectors.postgres.tail import PostgresTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, Watermark
 from tidelog.core.metadata import UNDECODABLE
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
@@ -95,7 +107,7 @@ class PostgresConnector:
             self._slot_holder.require_free(session)
             confirmed = self._slot.require(session, position.resume(start))
         tail = PostgresTail(self._config, start, known, acknowledged=confirmed, memory_bytes=memory_bytes)
-        self._slot_holder.is_us(tail.sender)
+        self._slot_holder.add_own_sender(tail.sender)
         return tail
 
     def lag(self) -> Lag:
@@ -134,8 +146,25 @@ class PostgresConnector:
     def untold(self, tables: Sequence[Table]) -> list[Table]:
         return self._slot.unpublished(self._reader(), tables)
 
+    def log_coverage(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        session = self._reader()
+        captured = Catalog(session, self._config.selection).captured_names()
+        return publication.marks(session, self._config, sorted(captured.keys() & set(ids)))
+
     def present(self, ids: Sequence[int]) -> list[Table]:
         return Catalog(self._reader(), self._config.selection).present(ids)
+
+    def captured_names(self) -> Mapping[int, str]:
+        return self._slot.captured_names(self._reader())
+
+    def publish(self, tables: Sequence[Table]) -> None:
+        self._slot.publish(self._reader(), tables)
+
+    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:
+        return contents.describe(self._reader(), ids)
+
+    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:
+        return contents.difference(self._tables(), before, now)
 
     def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:
         return decode.values(pa.array([text]), table, column, self._config.selection)[0][0]
@@ -264,6 +293,12 @@ class PostgresConnector:
             [(plan,)] = self._tables().ask(walk.expected(self._walk(scan)))
             return int(plan[0]["Plan"]["Plan Rows"])
         return int(self._tables().query(walk.ESTIMATE, [scan.table.id, scan.table.id])[0][0])
+
+    def row_bytes(self, table: Table) -> int:
+        (rows,), (size,) = (
+            self._tables().query(statement, [table.id, table.id])[0] for statement in (walk.ESTIMATE, walk.TABLE_BYTES)
+        )
+        return int(size) // int(rows) if rows else 0
 
     def _tables(self) -> Session:
         """As the role that reads tables, and unable to write: conditions are SQL that somebody else wrote."""

@@ -57,7 +57,7 @@ class SlotHolder:
         self._first: _Reader | None = None
         self._first_s = 0.0
 
-    def is_us(self, sender: int) -> None:
+    def add_own_sender(self, sender: int) -> None:
         """We read the slot, by this process of the server."""
         self._own.add(sender)
         self._first = None

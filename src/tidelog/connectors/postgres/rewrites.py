@@ -8,6 +8,7 @@ it is, and VACUUM FULL, CLUSTER and TRUNCATE leave the columns as they are. Both
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tidelog.model.schema import Column, Table
@@ -24,19 +25,32 @@ class Rewrites:
         """The table with traces that differ from those of `known` only where a column was defined anew, and in
         `storage` only where its values may have been rewritten, too."""
         before = {column.number: column for column in known.columns if column.definition} if known else {}
-        columns = tuple(self._trace(present.id, column, before.get(column.number)) for column in present.columns)
+        files = {column.storage for column in before.values()} | {self._storage.get(present.id, "")}
+        columns = tuple(
+            self._trace(present.id, column, before[column.number])
+            if column.number in before
+            else _trace_new(column, files if before else set())
+            for column in present.columns
+        )
         pairs = [(column, before[column.number]) for column in columns if column.number in before]
         if present.columns and all(column.definition == old.definition for column, old in pairs):
             self._storage[present.id] = present.columns[0].storage  # the table's, as each of its columns has it
         return replace(present, columns=columns)
 
-    def _trace(self, table: int, column: Column, before: Column | None) -> Column:
-        if before is None or not column.definition:
+    def _trace(self, table: int, column: Column, before: Column) -> Column:
+        if not column.definition:
             return column
         is_same = column.definition == before.definition
         if is_same or column.storage in (before.storage, self._storage.get(table)):
             return replace(column, storage=before.storage)
         return column
+
+
+def _trace_new(column: Column, files: Collection[str]) -> Column:
+    """A column that is new since the rows lay in one of `files`. If they lie in another one now, its default may have
+    been written into all of them, also where the column has no default any more."""
+    is_rewritten = bool(files) and column.fill is None and column.storage not in files
+    return replace(column, rewritten=column.rewritten or is_rewritten)
 
 
 def keep_traces(described: Table, known: Table | None) -> Table:

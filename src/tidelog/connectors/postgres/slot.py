@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from tidelog.connectors.postgres import check, survey
+from tidelog.connectors.postgres import check, publication, survey
 from tidelog.connectors.postgres.catalog import Catalog
-from tidelog.connectors.postgres.client import Session, lsn_text
+from tidelog.connectors.postgres.client import LOG_END, REPLAYED, Session, lsn_text
 from tidelog.connectors.postgres.config import Config
-from tidelog.connectors.postgres.names import identifier, quoted
+from tidelog.connectors.postgres.names import identifier
+from tidelog.connectors.postgres.scene import Scene, observe
 from tidelog.connectors.postgres.sqlstate import START_OVER
-from tidelog.contracts import Lag
+from tidelog.contracts import Finding, Lag
 from tidelog.core.settings import nearest
 from tidelog.errors import ConfigError, PositionLost, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
+
+_LOG = logging.getLogger("tidelog")
 
 _SLOT = """
 SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
@@ -26,23 +30,6 @@ SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
   FROM pg_replication_slots
  WHERE slot_name = %s
 """
-
-_PUBLISHED = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
-
-_UNPUBLISHED = """
-WITH RECURSIVE publication AS (SELECT oid, puballtables FROM pg_publication WHERE pubname = %s),
-     tree(root, oid) AS (
-       SELECT wanted, wanted FROM unnest(%s::oid[]) AS wanted
-        UNION ALL SELECT tree.root, inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
-SELECT tree.root::bigint
-  FROM tree JOIN pg_class c USING (oid) CROSS JOIN publication p
- GROUP BY tree.root
-HAVING NOT bool_or(p.puballtables
-                   OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)
-                   OR {in_schema})
-"""
-"""From the catalog's own tables: the view that lists all this waits for whoever holds one of them."""
-_IN_SCHEMA = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"
 
 _VIA_ROOT = "WITH (publish_via_partition_root = true)"
 
@@ -72,15 +59,18 @@ class Slot:
             )
         if resuming:
             self.require(session, None)
-        self._require_fit(session)
-        if not slots:
-            check.require_room_for_slot(session, self._config)
+        scene = observe(session, self._config)
+        if not scene.captured:
+            raise self._no_tables(session)
+        fit = [*survey.unmatched(scene.relations, self._config.selection), *check.fit(scene)]
+        _warn(fit)
+        _require([*fit, *publication.findings(scene)])
+        if scene.slot is None:
+            _require(check.room_for_slot(scene))
+        self._signals(session)
         created = False
-        if self._config.autocreate == "disabled":
-            self._require_publication(session)
-            self._require_signals(session)
-        elif not (looking and slots):
-            created = self._publish(session, before_slot=not slots)
+        if self._config.autocreate != "disabled" and not (looking and slots):
+            created = self._publish(session, scene)
         try:
             return self._ensure_slot(session)
         except BaseException:  # also an interrupt: the server waits for open transactions before it creates a slot
@@ -94,69 +84,33 @@ class Slot:
         sql = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()"
         return bool(session.query(sql, [self._config.slot]))
 
-    def _require_fit(self, session: Session) -> None:
-        tables = self.captured(session)
-        for _, meaning, cure in survey.twins(tables):
-            raise ConfigError(meaning, hint=cure)
-        for table in tables:
-            if names := self._config.selection.blurred_keys(table):
-                meaning, cure = survey.blurred_key(names)
-                raise ConfigError(f"The table {table.qualified} can't be captured. {meaning}", hint=cure)
-
-    def _require_publication(self, session: Session) -> None:
-        """Since PostgreSQL 18 the server streams nothing, and reports no error, if a publication is missing."""
-        if session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [self._config.publication]):
-            return
-        raise ConfigError(
-            f"The publication {self._config.publication} does not exist, and publication.autocreate.mode is disabled: "
-            "no change would ever arrive.",
-            hint="`tidelog check` prints the SQL that creates it. Or correct publication.name.",
-        )
-
-    def _require_signals(self, session: Session) -> None:
-        """Of a publication that others made."""
-        for table in self.unpublished(session, self._signals(session)):
-            raise ConfigError(
-                f"The table of signals {table.qualified} is not in the publication {self._config.publication}: no "
-                "signal would ever arrive.",
-                hint=f"Run: ALTER PUBLICATION {self._config.publication} ADD TABLE {quoted(table)}",
-            )
-
-    def _publish(self, session: Session, *, before_slot: bool) -> bool:
+    def _publish(self, session: Session, scene: Scene) -> bool:
         """Creates or alters the publication; returns whether it was created."""
-        exists = session.query("SELECT puballtables FROM pg_publication WHERE pubname = %s", [self._config.publication])
-        if not exists and not before_slot:
-            raise ConfigError(
-                f"The slot {self._config.slot} exists, but the publication {self._config.publication} does not: what "
-                "was written since the slot was created would never be published, and be missing without a word.",
-                hint="Correct publication.name, or drop the slot: "
-                f"SELECT pg_drop_replication_slot('{self._config.slot}')",
-            )
+        name = self._config.publication
+        exists = bool(session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]))
         if self._config.autocreate == "all_tables":
             if not exists:
-                session.query(f"CREATE PUBLICATION {self._config.publication} FOR ALL TABLES {_VIA_ROOT}")
+                session.query(f"CREATE PUBLICATION {name} FOR ALL TABLES {_VIA_ROOT}")
             return not exists
-        tables = self._publishable(session) + self._signals(session)
-        names = ", ".join(quoted(t) for t in tables)
+        tables = ", ".join(r.quoted for r in scene.published)
         if not exists:
-            session.query(f"CREATE PUBLICATION {self._config.publication} FOR TABLE {names} {_VIA_ROOT}")
-        elif set(session.query(_PUBLISHED, [self._config.publication])) != {(t.schema, t.name) for t in tables}:
-            session.query(f"ALTER PUBLICATION {self._config.publication} SET TABLE {names}")
+            session.query(f"CREATE PUBLICATION {name} FOR TABLE {tables} {_VIA_ROOT}")
+        elif publication.listed_tables(session, name) != {(r.schema, r.name) for r in scene.published}:
+            session.query(f"ALTER PUBLICATION {name} SET TABLE {tables}")
         return not exists
 
-    def _publishable(self, session: Session) -> list[Table]:
-        tables = self.captured(session)
-        if not tables:
-            raise self._no_tables(session)
-        for table in tables:
-            if table.old_image == "none" or (table.old_image == "key" and not table.key):
-                raise ConfigError(
-                    f"The table {table.qualified} has neither a primary key nor a replica identity: once published, "
-                    "the server would refuse UPDATE and DELETE on it.",
-                    hint=f"Run: ALTER TABLE {quoted(table)} ADD PRIMARY KEY (…); or: ALTER TABLE {quoted(table)} "
-                    "REPLICA IDENTITY FULL; or leave it out of table.include.list.",
-                )
-        return tables
+    def publish(self, session: Session, tables: Sequence[Table]) -> None:
+        """Add these tables to the publication, if it is ours and lists its tables."""
+        if self._config.autocreate != "filtered":
+            return
+        relations = {relation.oid: relation for relation in survey.relations(session)}
+        for table in self.unpublished(session, tables):
+            relation = relations.get(table.id)
+            if relation is None:  # dropped since
+                continue
+            if not relation.told:
+                _require([survey.without_identity(relation, self._config.autocreate, alone=True)])
+            session.query(f"ALTER PUBLICATION {self._config.publication} ADD TABLE {relation.quoted}")
 
     def _signals(self, session: Session) -> list[Table]:
         """The table of signals, which we read for ourselves."""
@@ -220,6 +174,8 @@ class Slot:
                 f"idle_replication_slot_timeout): changes {after} are lost.",
                 hint=START_OVER,
             )
+        if start is not None:
+            self._require_log(session, start)
         if start is not None and confirmed > start:
             raise PositionLost(
                 f"The slot {self._config.slot} stands at {lsn_text(int(confirmed))}, past the wanted "
@@ -227,6 +183,18 @@ class Slot:
                 hint="Did another reader use this slot? Give each pipeline its own slot.name. " + START_OVER,
             )
         return int(confirmed)
+
+    def _require_log(self, session: Session, start: int) -> None:
+        """A server that was restored writes other changes at the places that were delivered already. A standby may be
+        behind for a moment."""
+        is_primary = session.query(REPLAYED)[0][0] is None
+        end = int(session.query(LOG_END)[0][0])
+        if is_primary and end < start:
+            raise PositionLost(
+                f"The server's log ends at {lsn_text(end)}, and changes up to {lsn_text(start)} were delivered: the "
+                "server was restored to an earlier time, or a standby took over that lacked them.",
+                hint=START_OVER,
+            )
 
     def lag(self, session: Session) -> Lag:
         found = session.query(_SLOT, [self._config.slot])
@@ -236,14 +204,29 @@ class Slot:
         return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
 
     def unpublished(self, session: Session, tables: Sequence[Table]) -> list[Table]:
-        """Those of which neither they nor a partition of theirs is published."""
-        if not tables:
-            return []
-        sql = _UNPUBLISHED.format(in_schema=_IN_SCHEMA if session.version >= 150000 else "false")
-        found = {oid for (oid,) in session.query(sql, [self._config.publication, [t.id for t in tables]])}
-        return [t for t in tables if t.id in found]
+        """Those of which the publication leaves out changes."""
+        marks = publication.marks(session, self._config, [t.id for t in tables])
+        return [t for t in tables if not marks[t.id]]
+
+    def captured_names(self, session: Session) -> dict[int, str]:
+        """The names of `captured`."""
+        found = Catalog(session, self._config.selection).captured_names()
+        return {oid: name for oid, name in found.items() if name != self._config.snapshot.signal_table}
 
     def captured(self, session: Session) -> list[Table]:
         """What is delivered: the table of signals is not, whatever the lists say."""
         found = Catalog(session, self._config.selection).captured()
         return [t for t in found if t.qualified != self._config.snapshot.signal_table]
+
+
+def _warn(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        if finding.level == "warning":
+            _LOG.warning("%s: %s %s", finding.subject, finding.meaning, finding.cure)
+
+
+def _require(findings: Iterable[Finding]) -> None:
+    """What `check` calls an error stops a start."""
+    for finding in findings:
+        if finding.level == "error":
+            raise ConfigError(f"The {finding.subject}: {finding.meaning}", hint=finding.cure)

@@ -43,6 +43,8 @@ _TIME_CURES = ("08", "40", "53", "55", "57", "58")
 _NO_CONNECTION = ("", "08")
 """The driver gives no SQLSTATE for a connection that could not be opened or was cut."""
 _SLOT_BUSY = "55006"
+_UNDEFINED = "42704"
+_PUBLICATION_MISSING = re.compile(r"publication .*does not exist")
 
 
 def error(config: Config, state: str, text: str) -> TidelogError:
@@ -53,6 +55,13 @@ def error(config: Config, state: str, text: str) -> TidelogError:
         return PositionLost(
             f"The replication slot {config.slot} is gone or was invalidated by the server: {text}.",
             hint=f"Changes since the last delivered position are lost. {START_OVER}",
+        )
+    if state == _UNDEFINED and _PUBLICATION_MISSING.search(text):
+        return ConfigError(
+            f"The publication {config.publication} was dropped while the slot {config.slot} still needed it, so the "
+            f"server can't decode the changes since then: {text}.",
+            hint="Creating it again does not help. Start over: SELECT pg_drop_replication_slot"
+            f"('{config.slot}'); then `tidelog offsets delete`, and start again: all tables are read anew.",
         )
     if state in SETTINGS_CURE:
         return ConfigError(f"PostgreSQL at {config.host}:{config.port} says: {text}.", hint=SETTINGS_CURE[state])

@@ -6,16 +6,17 @@ partitioned one, writes to the log, and the lists select it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.connectors.postgres.client import Session
 from tidelog.contracts import Finding
+from tidelog.core.requirements import excluded_key
 from tidelog.core.settings import nearest
+from tidelog.core.unmatched import find_unmatched
 from tidelog.model.schema import Column, Table
-from tidelog.model.selection import Selection, matches, split_patterns
+from tidelog.model.selection import Selection
 
 _RELATIONS = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
@@ -118,36 +119,26 @@ def captured(relations: Sequence[Relation], selection: Selection) -> list[Relati
     ]
 
 
-def unmatched(selection: Selection, names: Sequence[str]) -> list[tuple[str, str | None]]:
-    """The entries of the include list that no table matches, each with the nearest table."""
-    return [
-        (pattern, nearest(_plain(pattern), names))
-        for pattern in split_patterns(selection.include_tables)
-        if not any(matches(pattern.replace(",", "\\,"), name) for name in names)
-    ]
-
-
-def _plain(pattern: str) -> str:
-    return re.sub(r"\\(.)", r"\1", pattern)
+def unmatched(relations: Sequence[Relation], selection: Selection) -> Iterator[Finding]:
+    """The entries of lists that match nothing."""
+    level = "warning" if captured(relations, selection) else "error"
+    tables = [r.as_table() for r in relations if r.persistence != "t"]
+    for entry in find_unmatched(selection, tables):
+        is_hopeless = entry.setting == "table.include.list" and not entry.nearest
+        cure = f"Tables are: {_some([table.qualified for table in tables])}." if is_hopeless else entry.cure
+        yield Finding(level, entry.setting, entry.meaning, cure)
 
 
 def selected(relations: Sequence[Relation], captured: Sequence[Relation], selection: Selection) -> Iterator[Finding]:
     """Whether the lists mean what they say."""
-    names = [r.qualified for r in relations if r.persistence != "t"]
-    missing = unmatched(selection, names)
-    level = "warning" if captured else "error"
-    for pattern, near in missing:
-        cure = f"table.include.list: did you mean {near}?" if near else f"Tables are: {_some(names)}."
-        yield Finding(level, "table.include.list", f"No table matches {pattern}.", cure)
+    missing = list(unmatched(relations, selection))
+    yield from missing
     if captured:
         yield Finding("ok", "tables", f"{len(captured)} captured: {_some([r.qualified for r in captured])}.")
     elif not missing:
-        yield Finding(
-            "error",
-            "tables",
-            "No table is captured.",
-            f"Check the include and exclude lists; tables are: {_some(names)}.",
-        )
+        names = [r.qualified for r in relations if r.persistence != "t"]
+        cure = f"Check the include and exclude lists; tables are: {_some(names)}."
+        yield Finding("error", "tables", "No table is captured.", cure)
     yield from _unfit(relations, selection)
 
 
@@ -189,33 +180,47 @@ def grants(relation: Relation, role: str, selection: Selection) -> Iterator[Find
         yield Finding("error", subject, f"{role} may not read it: snapshots and verify need that.", cure)
 
 
-def identity(relation: Relation, selection: Selection) -> Iterator[Finding]:
+def key(relation: Relation, selection: Selection) -> Iterator[Finding]:
     """Whether a change tells which row it is about."""
     table, subject = relation.as_table(), f"table {relation.qualified}"
-    key = selection.key_of(table)
-    full = f"ALTER TABLE {relation.quoted} REPLICA IDENTITY FULL;"
-    unknown = [c for c in key if c not in relation.columns]
+    names = selection.key_of(table)
+    unknown = [c for c in names if c not in relation.columns]
     if unknown:
         near = nearest(unknown[0], relation.columns)
         cure = f"message.key.columns: did you mean {near}?" if near else f"Its columns are {_some(relation.columns)}."
         yield Finding("error", subject, f"message.key.columns names {unknown[0]}, which it does not have.", cure)
-    elif not relation.told:
-        yield Finding(
-            "error",
-            subject,
-            "It has no key that the log can use: once published, the server refuses every UPDATE and DELETE on it.",
-            f"{_add_key(relation)} or: {full}" if not relation.primary else full,
-        )
-    elif not key:
+    elif not names:
         yield Finding(
             "warning",
             subject,
             "It has no key: the delta sink refuses it, the history sink takes it.",
             f"{_add_key(relation)} or: message.key.columns: {relation.qualified}:column",
         )
-    elif not set(key) <= set(relation.told):
-        lacking = ", ".join(c for c in key if c not in relation.told)
-        yield Finding("error", subject, f"A delete in the log does not tell {lacking}, which belongs to its key.", full)
+    elif not set(names) <= set(relation.told):
+        lacking = ", ".join(c for c in names if c not in relation.told)
+        meaning = f"A delete in the log does not tell {lacking}, which belongs to its key."
+        yield Finding("error", subject, meaning, _full(relation))
+
+
+def without_identity(relation: Relation, autocreate: str, *, alone: bool) -> Finding:
+    """A table without a replica identity: tidelog does not publish it, and captures the others. `alone`: there are no
+    others."""
+    meaning = "It has no key that the log can use: once published, the server refuses every UPDATE and DELETE on it"
+    cure = f"{_add_key(relation)} or: {_full(relation)}" if not relation.primary else _full(relation)
+    if autocreate != "filtered":
+        return Finding("warning", f"table {relation.qualified}", f"{meaning}.", cure)
+    level = "error" if alone else "warning"
+    return Finding(level, f"table {relation.qualified}", f"{meaning}, so it is left out.", cure)
+
+
+def _full(relation: Relation) -> str:
+    return f"ALTER TABLE {relation.quoted} REPLICA IDENTITY FULL;"
+
+
+def hidden_key(relation: Relation, selection: Selection) -> Iterator[Finding]:
+    """Whether a column that is to be left out belongs to the key, which is always delivered."""
+    if obstacle := excluded_key(relation.as_table(), selection):
+        yield Finding("error", f"table {relation.qualified}", obstacle.reason, obstacle.cure)
 
 
 def blurred(relation: Relation, selection: Selection) -> Iterator[Finding]:
@@ -238,12 +243,13 @@ def blurred_key(names: Sequence[str]) -> tuple[str, str]:
     return meaning, cure
 
 
-def twins(tables: Sequence[Table | Relation]) -> Iterator[tuple[str, str, str]]:
-    """Names that two tables share once they are written with a dot, what that means, and what cures it."""
+def twins(tables: Sequence[Relation]) -> Iterator[Finding]:
+    """Names that two tables share once they are written with a dot."""
     counted = Counter(t.qualified for t in tables)
     for name in sorted(n for n, times in counted.items() if times > 1):
         meaning = f"{counted[name]} tables are called {name}, because a schema or a table has a dot in its name."
-        yield name, meaning, "Capture one of them only (schema.include.list, schema.exclude.list), or rename one."
+        cure = "Capture one of them only (schema.include.list, schema.exclude.list), or rename one."
+        yield Finding("error", f"table {name}", meaning, cure)
 
 
 def _add_key(relation: Relation) -> str:

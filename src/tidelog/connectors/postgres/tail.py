@@ -54,12 +54,14 @@ class PostgresTail:
         self._acknowledged = acknowledged  # not `start`: what lies between is captured, but nobody has delivered it
         self._told = time.monotonic()
         self._asked = float("-inf")  # ask at once: DDL may have come while nobody looked
+        self._compared: dict[int, Table] | None = None
+        """The versions of the tables that the catalog was last compared with."""
         self._beat = time.monotonic()
         self._pending: tuple[int, list[tuple[Table, Table]]] | None = None
 
     def _begin(self, start: int, known: Sequence[Table]) -> None:
         config = self._config
-        self._catalog = Catalog(self._session, config.selection)
+        self._catalog = Catalog(self._session, config.selection, slot=config.slot)
         self._framer = self._new_framer(known)
         self._framer.end = start
         self._stream = Stream(config, position.resume(start), _options(config, self._session.version))
@@ -119,9 +121,10 @@ class PostgresTail:
         self._stream.feedback(self._acknowledged, reply=True)
 
     def quiet(self) -> bool:
-        """Whether no transaction is half read, and nothing of our own waits for its place. One that is streamed while
-        it is open does not count: the server tells no place of the log before all that was committed there."""
-        return self._between() and self._pending is None
+        """Whether no transaction is half read, and the catalog says nothing that the log has not come to. One that is
+        streamed while it is open does not count: the server tells no place of the log before all that was committed
+        there."""
+        return self._between() and self._pending is None and self._is_compared()
 
     def _between(self) -> bool:
         return self._framer.open is None and not self._messages and not self._ready
@@ -179,13 +182,20 @@ class PostgresTail:
         changed = [now for known, now in self._pending[1] if self._framer.tables.get(now.id) is known]
         self._pending = None
         if at is None or not changed:
+            self._compared = None
             return None
         return self._framer.own(Op.SCHEMA, changed, at, _now_us())
 
+    def _is_compared(self) -> bool:
+        """Whether the catalog was compared with the versions that are known now. The log may have told of an older
+        version since, or of a table for the first time; what the catalog says of those is not followed yet."""
+        return self._compared == self._framer.tables
+
     def _ask(self) -> None:
-        if time.monotonic() - self._asked < self._config.refresh_interval_s:
+        if self._is_compared() and time.monotonic() - self._asked < self._config.refresh_interval_s:
             return
         self._asked = time.monotonic()
+        self._compared = dict(self._framer.tables)
         changed = self._catalog.changed(self._framer.tables)
         if changed:
             self._pending = (int(self._session.query(LOG_END)[0][0]), changed)

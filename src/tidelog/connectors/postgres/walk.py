@@ -54,6 +54,13 @@ SELECT coalesce(sum(CASE
 """Rows of a table and its partitions; where nobody has analyzed it, as many as were counted when they were written, or,
 where that was lost, by its size."""
 
+TABLE_BYTES = """
+SELECT coalesce(sum(pg_table_size(c.oid)), 0)::bigint
+  FROM pg_class c
+ WHERE c.relkind = 'r' AND (c.oid = %s OR c.oid IN (SELECT relid FROM pg_partition_tree(%s)))
+"""
+"""Bytes of a table and its partitions, with the long values that lie beside the rows, compressed."""
+
 GONE = "Leave it out of the snapshot, or name the table that took its place."
 
 _ROWS_PER_BLOCK = 50

@@ -39,13 +39,13 @@ class CostModel:
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=_SAMPLES)
-        self._cold: bool | None = None
+        self._learned = 0
         self.cost = Cost()
 
     def learn(self, rows: float, ms: int) -> None:
-        if self._cold:  # the first sample also paid for what a process does once
+        if self._learned == 1:  # the first sample also paid for what a process does once: the second one replaces it
             self._samples.clear()
-        self._cold = self._cold is None
+        self._learned += 1
         self._samples.append((rows, ms))
         row_ms = self._row_ms()
         fixed_ms = self._fixed_ms(row_ms or 0.0)

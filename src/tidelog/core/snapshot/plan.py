@@ -193,7 +193,7 @@ def _plan(snapshot: Snapshot, world: World, now: Now, bounds: Bounds) -> Snapsho
     for entry in snapshot.entries:
         if room <= 0 or (snapshot.blocking and entry.kind != BLOCKING):
             break
-        snapshot, opened = _open(snapshot, entry, world)
+        snapshot, opened = _open(snapshot, entry, world, bounds)
         table = world.present(opened) if opened is not None else None
         if opened is None or table is None:
             continue
@@ -233,7 +233,7 @@ def _with_spans(entry: Entry, keys: Sequence[Key], since: int, logged: str) -> E
     return entry
 
 
-def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Entry | None]:
+def _open(snapshot: Snapshot, entry: Entry, world: World, bounds: Bounds) -> tuple[Snapshot, Entry | None]:
     """Fix the maximum of an entry whose turn it is; None when it is not ready, or over already."""
     if entry.opened:
         return snapshot, entry
@@ -246,8 +246,8 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
         key = world.walked(table, entry.surrogate)
         scan = Scan(table, key, entry.condition)
         export = "" if key else world.export(scan)  # before the maximum: what it sees lies below that
-        maximum = world.maximum(scan)
-        estimate = world.estimate(scan)
+        maximum = None if entry.only_sweep else world.maximum(scan)
+        estimate, row_bytes = world.estimate(scan), world.row_bytes(table)
     except ConfigError as exc:
         return _refuse(snapshot, entry, world, exc.message), None
     if maximum is None and not entry.sweep:
@@ -261,6 +261,7 @@ def _open(snapshot: Snapshot, entry: Entry, world: World) -> tuple[Snapshot, Ent
         maximum=maximum,
         export=export,
         estimate=estimate,
+        size=sizes.first(row_bytes, bounds),
     )
     return _put(snapshot, entry, opened), opened
 

@@ -17,6 +17,8 @@ class Wanted:
     condition: str = ""
     sweep: bool = False
     """Whether the target may lose what the source does not have: for all rows of a table that has a key."""
+    only_sweep: bool = False
+    """Whether only rows are to be lost, and none to be read."""
     after: int = 0
     """Of a table that is new to the log: the id below which transactions may have written what the log never tells."""
 
@@ -35,7 +37,16 @@ def ask(snapshot: Snapshot, id: str, wanted: Sequence[Wanted], kind: str, *, sur
     there = {(e.id, e.table) for e in snapshot.entries}
     waits = {e.table: e.after for e in snapshot.entries if e.after}  # whoever asks for a new table waits as well
     new = [
-        Entry(id, w.table, kind, w.condition, surrogate, w.sweep and not w.condition, waits.get(w.table, w.after))
+        Entry(
+            id,
+            w.table,
+            kind,
+            w.condition,
+            surrogate,
+            w.sweep and not w.condition,
+            only_sweep=w.only_sweep,
+            after=waits.get(w.table, w.after),
+        )
         for w in wanted
         if (id, w.table) not in there
     ]
@@ -49,6 +60,29 @@ def ask(snapshot: Snapshot, id: str, wanted: Sequence[Wanted], kind: str, *, sur
     return replace(
         snapshot, entries=(*ahead, *new, *behind), asked=tuple(asked.items()), news=(*snapshot.news, started)
     )
+
+
+def repeat(snapshot: Snapshot, id: str, wanted: Sequence[Wanted]) -> Snapshot:
+    """Ask for tables to be read again. A table that waits to be read in full is not asked for twice: that reading also
+    sweeps then."""
+    new = []
+    for w in wanted:
+        waiting = next((e for e in snapshot.entries if e.table == w.table and _is_unopened_whole(e)), None)
+        if waiting is None:
+            new.append(w)
+            continue
+        merged = replace(
+            waiting,
+            sweep=waiting.sweep or w.sweep,
+            only_sweep=waiting.only_sweep and w.only_sweep,
+            after=max(waiting.after, w.after),
+        )
+        snapshot = replace(snapshot, entries=tuple(merged if e is waiting else e for e in snapshot.entries))
+    return ask(snapshot, id, new, INITIAL) if new else snapshot
+
+
+def _is_unopened_whole(entry: Entry) -> bool:
+    return entry.kind == INITIAL and not entry.opened and not entry.condition
 
 
 def skip(snapshot: Snapshot, id: str, tables: Sequence[str], kind: str, reason: str) -> Snapshot:
@@ -95,9 +129,10 @@ def uncover(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     return stop(snapshot, lost) if lost else snapshot
 
 
-def cover(snapshot: Snapshot, tables: Sequence[tuple[int, str]], *, after: int) -> Snapshot:
-    """Snapshot tables that are newly covered."""
-    new = [Wanted(name, after=after) for oid, name in tables if oid not in snapshot.known]
+def cover(snapshot: Snapshot, tables: Sequence[tuple[int, Wanted]], *, after: int) -> Snapshot:
+    """Snapshot tables that are newly covered. One that was covered before comes back by its marks."""
+    seen = {*snapshot.known, *(oid for oid, _ in snapshot.coverage)}
+    new = [replace(w, after=after) for oid, w in tables if oid not in seen]
     if snapshot.known and new:
         snapshot = ask(snapshot, f"new-{after}", new, INITIAL)
     return replace(snapshot, known=tuple(oid for oid, _ in tables))

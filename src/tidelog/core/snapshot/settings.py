@@ -95,6 +95,8 @@ class SnapshotSettings:
     signal_file: str = ""
     notifications: tuple[str, ...] = ("log", "in-process")
     notification_file: str = ""
+    refresh_ms: int = 5_000
+    """How often the catalog is looked at."""
 
     @property
     def heard_table(self) -> str:

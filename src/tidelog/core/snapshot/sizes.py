@@ -29,6 +29,15 @@ def wanted(size: int, bounds: Bounds) -> int:
     return size or _FIRST
 
 
+def first(row_bytes: int, bounds: Bounds) -> int:
+    """Of a table of which only the statistics are known; 0 for as many rows as of any other. It may only be smaller,
+    and a chunk of a fixed size is not divided."""
+    if bounds.rows:
+        return 0
+    room = max(1, _BYTES_MAX // row_bytes) if row_bytes else _FIRST
+    return room if room < _FIRST else 0
+
+
 def after(size: int, found: Manifest, batch: Cost, reading: Cost, bounds: Bounds) -> int:
     """As many rows as are read in the wanted time, and no more than memory likes. Fewer, where what the rows cost in
     all of the batch takes longer than that: changes wait for it. What a batch and a reading cost whatever their rows

@@ -65,6 +65,8 @@ class Entry:
     surrogate: str = ""
     sweep: bool = False
     """Whether, in the end, the target loses the rows that the source does not have."""
+    only_sweep: bool = False
+    """No row is read, only the keys for the sweep: the table has lost rows, and the others are as they were."""
     after: int = 0
     """The first chunk waits until every transaction below this id is over: what they wrote was not published yet."""
     oid: int = 0
@@ -115,8 +117,8 @@ class Entry:
 
     def closed(self) -> Entry:
         """As it was before it opened: the walk begins anew."""
-        fresh = Entry(self.id, self.table, self.kind, self.condition, self.surrogate, self.sweep, self.after)
-        return replace(fresh, next=self.next)
+        fresh = Entry(self.id, self.table, self.kind, self.condition, self.surrogate, self.sweep)
+        return replace(fresh, only_sweep=self.only_sweep, after=self.after, next=self.next)
 
     def name(self, chunk: Chunk) -> str:
         """What the files of a chunk are called."""
@@ -169,6 +171,12 @@ class Snapshot:
     """The last signals that were followed: one that comes again does nothing."""
     known: tuple[int, ...] = ()
     """The tables that were covered so far; another one is snapshotted by itself."""
+    coverage: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Of each table that was captured once, the marks of `Connector.log_coverage`; none while the log leaves out
+    changes of it."""
+    contents: tuple[tuple[int, str], ...] = ()
+    """By table, the connector's text of what the log does not tell (`Connector.contents`), as it was when the target
+    last began to follow it."""
     settling: tuple[tuple[int, int], ...] = ()
     """Tables whose snapshot is over, and the position until which the log may still speak of rows that were left out
     because they had moved on; 0 while it is not known."""
@@ -232,6 +240,8 @@ class Snapshot:
             heard=tuple((at, tuple(values)) for at, values in raw.get("heard", ())),
             handled=tuple(raw.get("handled", ())),
             known=tuple(raw.get("known", ())),
+            coverage=tuple((oid, tuple(marks)) for oid, marks in raw.get("coverage", ())),
+            contents=tuple((oid, text) for oid, text in raw.get("contents", ())),
             settling=tuple((oid, until) for oid, until in raw.get("settling", ())),
         )
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from tidelog.contracts import Scan
+from tidelog.core.settings import utc_text
 from tidelog.engine import flat
 from tidelog.engine.dead_letters import DeadLetters
 from tidelog.engine.definition import connector_of
@@ -44,13 +45,20 @@ def root(request: Request) -> Response:
 
 @router.get("/health", responses=answers())
 def health(service: Asked, request: Request) -> models.Health:
-    """Whether the service does its work: `degraded` when a connector has failed, or the store is away. Why is told
-    where no tokens are needed."""
-    failed = [c.name for c in service.store.connectors() if service.state(c)[0] == FAILED]
+    """Whether the service does its work: `degraded` when a connector has failed, its database does not answer, or the
+    store is away. Why is told where no tokens are needed."""
+    connectors = service.store.connectors()
+    failed = [c.name for c in connectors if service.state(c)[0] == FAILED]
     sentences = [service.problem] if service.problem else []
     sentences += [f"Failed: {', '.join(failed)}."] if failed else []
+    sentences += [sentence for c in connectors if (sentence := _unreachable(service, c.name))]
     told = "" if request.app.state.access.tokens else " ".join(sentences)  # it needs no token, so it tells no more
     return models.Health(status="degraded" if sentences else "ok", message=told)
+
+
+def _unreachable(service: Service, name: str) -> str:
+    since_us = service.progress(name).unreachable_since_us
+    return f"The database of {name} has not answered since {utc_text(since_us)}." if since_us else ""
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=answers())

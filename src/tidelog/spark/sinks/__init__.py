@@ -9,6 +9,7 @@ from tidelog.contracts import Sink, Source
 from tidelog.core.evolve import Parse
 from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, nearest
+from tidelog.engine.filled_targets import FilledTargets
 from tidelog.errors import ConfigError
 from tidelog.spark.sinks import console, delta, delta_options, history
 
@@ -33,12 +34,19 @@ def requirements(sink: Mapping[str, str]) -> Requirements:
 
 
 def create(
-    options: Mapping[str, str], *, spark: Any = None, source: Source | None = None, parse: Parse, shape: delta.Shape
+    options: Mapping[str, str],
+    *,
+    spark: Any = None,
+    source: Source | None = None,
+    parse: Parse,
+    shape: delta.Shape,
+    filled: FilledTargets | None = None,
 ) -> Sink:
-    """The sink that `options` describe. `parse` reads the database's text of a value, `shape` is `Decoder.schema`."""
+    """The sink that `options` describe. `parse` reads the database's text of a value, `shape` is `Decoder.schema`,
+    `filled` are the target tables that it has filled."""
     rest = dict(options)
     kind = _known(rest.pop("type", ""))
-    return TYPES[kind][1](rest, spark=spark, source=source, parse=parse, shape=shape)
+    return TYPES[kind][1](rest, spark=spark, source=source, parse=parse, shape=shape, filled=filled or FilledTargets())
 
 
 def _known(kind: str) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from tidelog.contracts import Batch, Sink, Source, TableChanges
+from tidelog.contracts import Batch, FilledTarget, Sink, Source, TableChanges
 from tidelog.core.evolve import Parse
 from tidelog.core.fold import in_order
 from tidelog.core.metadata import BEFORE, META, OP, UNCHANGED
 from tidelog.core.moments import legible
 from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, parse
+from tidelog.engine.filled_targets import FilledTargets
 from tidelog.model.selection import Selection
 
 SETTINGS = (Setting("limit", "How many changes of a batch are printed.", "20", kind=int),)
@@ -29,6 +30,9 @@ _WORDS = {"c": "create", "u": "update", "d": "delete", "t": "truncate", "r": "re
 class ConsoleSink:
     limit: int = 20
     out: TextIO | None = None
+
+    def find_lost(self, query: str) -> list[FilledTarget]:  # noqa: ARG002
+        return []
 
     def apply(self, batch: Batch) -> None:
         out, total = self.out or sys.stdout, sum(rows.num_rows for c in batch.tables for _, rows in c.rows)
@@ -70,7 +74,15 @@ def requirements(options: Mapping[str, str]) -> Requirements:  # noqa: ARG001
     return Requirements()
 
 
-def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
+def create(
+    options: Mapping[str, str],
+    *,
+    spark: Any,  # noqa: ARG001
+    source: Source | None,  # noqa: ARG001
+    parse: Parse,  # noqa: ARG001
+    shape: Any,  # noqa: ARG001
+    filled: FilledTargets,  # noqa: ARG001
+) -> Sink:
     return ConsoleSink(_options(options)["limit"])
 
 

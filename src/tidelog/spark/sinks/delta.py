@@ -15,44 +15,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.contracts import FAILURES, Batch, Keys, Sink, Source, TableChanges
+from tidelog.contracts import FAILURES, Batch, FilledTarget, Keys, Sink, Source, TableChanges
 from tidelog.core import evolve
 from tidelog.core.evolve import Step
 from tidelog.core.fold import (
-    ROW,
     Folded,
-    Ints,
     Run,
-    answer,
-    carry,
     encode,
     fold,
-    gaps,
-    give_up,
-    match,
     require_keys,
 )
-from tidelog.core.metadata import COMMIT_TS, DELETED, OP, STAMPS, shown
+from tidelog.core.metadata import COMMIT_TS
 from tidelog.core.requirements import Requirements
-from tidelog.errors import TableRefused, UnsupportedChange
+from tidelog.engine.filled_targets import FilledTargets
+from tidelog.errors import ConfigError, TableRefused, UnsupportedChange
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark.sinks import backfill, delta_jars, delta_spark
+from tidelog.spark.sinks import backfill, delta_jars, delta_spark, merges, presence
 from tidelog.spark.sinks.anew import read_anew
 from tidelog.spark.sinks.asking import ASKED, OPEN, Asking
+from tidelog.spark.sinks.completion import complete
 from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import BOOK, MISSING, NOWHERE, QUERY, Place, Places
-from tidelog.spark.sinks.target import DELETE, KEEP, Beginnings, Engine, Mark, Merge, Target, own_uri, uri
+from tidelog.spark.sinks.side_by_side import run_all
+from tidelog.spark.sinks.target import Beginnings, Engine, Mark, Target, own_uri, place_of, uri
 from tidelog.spark.sinks.turns import rounds
 
 Shape = Callable[[Table, Selection], pa.Schema]
@@ -87,9 +80,22 @@ class DeltaSink:
     shape: Shape
     parse: evolve.Parse
     source: Source | None = None
+    filled: FilledTargets = field(default_factory=FilledTargets)
     _targets: dict[str, Target] = field(default_factory=dict, init=False)
     _book: Places | None = field(default=None, init=False)
     _beginnings: Beginnings = field(default_factory=Beginnings, init=False)
+
+    def find_lost(self, query: str) -> list[FilledTarget]:
+        lost = presence.missing(self.filled.all(query), lambda filled: self._at(self._place_uri(filled)).exists())
+        if lost and self._book is not None and not self._book.book.exists():
+            self._book = None
+        for filled in lost:
+            self._places.forget_origin(query, filled.table)
+        for filled in self.filled.all(query):
+            if filled.deleted not in ("", self._marks) and filled not in lost:
+                message, cure = presence.other_marks(filled.name, filled.deleted, self._marks)
+                raise ConfigError(message, hint=cure)
+        return lost
 
     def apply(self, batch: Batch) -> None:
         is_first = self._beginnings.has(batch)
@@ -102,16 +108,19 @@ class DeltaSink:
         for turn in todo:
             for changes in turn:
                 self._require(changes.table, batch.selection)
+                self._require_filled(batch.query, changes.table)
+                self._require_same_marks(changes.table)
         keys = {c.table.id: batch.selection.key_of(c.table) for turn in todo for c in turn}
         for turn in todo:
             # every place is written down before any is taken: tables that swap names need both old contents
             places = [self._places.settle(batch.query, c.table, self._uri(c.table)) for c in turn]
             targets = [self._occupy(batch, c.table, place) for c, place in zip(turn, places, strict=True)]
+            self.filled.add(batch.query, map(self._filled, (c.table for c in turn), targets))
             jobs = [
                 _Job(batch, c, keys[c.table.id], target, marks[c.table.id])
                 for c, target in zip(turn, targets, strict=True)
             ]
-            _each(self._apply_or_refuse, jobs, self.options.parallel)
+            run_all(self._apply_or_refuse, jobs, self.options.parallel)
         self._bury(batch)
 
     def _occupy(self, batch: Batch, table: Table, place: Place) -> Target:
@@ -176,7 +185,8 @@ class DeltaSink:
 
     def _folded(self, job: _Job, runs: Sequence[Run]) -> Folded:
         """Rows that were read come last: each is what its row is when the batch ends, or later still."""
-        return self._complete(job, fold(runs, job.key, soft=self.options.soft, reads_last=True), runs)
+        folded = fold(runs, job.key, soft=self.options.soft, reads_last=True)
+        return complete(self._asking(job), folded, runs, soft=self.options.soft)
 
     def _conform(self, job: _Job, version: Table, rows: pa.Table) -> Run:
         shape = self.shape(job.table, job.selection)
@@ -208,50 +218,9 @@ class DeltaSink:
         elif plan.added:
             target.extend(plan.added)
 
-    def _complete(self, job: _Job, folded: Folded, runs: Sequence[Run]) -> Folded:
-        """Fetch what the changes do not tell: from the target's row of the old key, or from the source."""
-        if folded.keeps and (job.changes.snapshotting or self.source is not None):
-            folded = self._find(job, folded, doubted=self._asking(job).is_doubted(runs))
-        if folded.origins.num_rows:
-            found = job.target.lookup(folded.origins.select(list(job.key)), sorted(folded.keeps))
-            folded = carry(folded, job.key, found)
-        unknown = sorted(set().union(*(run.unknown for run in runs)))
-        if asked := [c for c in unknown if c in folded.keeps]:
-            keys = folded.upserts.select(list(job.key)).filter(pa.array(gaps(folded)))
-            folded = answer(folded, job.key, asked, self._ask(job, asked, keys))
-        return folded
-
-    def _ask(self, job: _Job, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-        """What the source answers; what it can't answer yet stays pending."""
-        found = self._asking(job).some(columns, keys)
-        if unanswered := set(columns) - set(found.column_names):
-            backfill.note_pending(job.target, backfill.pending(job.target) | unanswered)
-        return found
-
     def _asking(self, job: _Job) -> Asking:
         shape = self.shape(job.table, job.selection)
         return Asking(self.source, job.table, job.key, shape, job.target, job.changes.snapshotting)
-
-    def _find(self, job: _Job, folded: Folded, *, doubted: bool) -> Folded:
-        """Rows that the snapshot has not brought yet are not in the target, so their values cannot stay what
-        they are there: the source tells them, by key. What it has no more is left out; a later event tells why, which
-        may come after the snapshot: so a row that is not there is asked for at any time. A row that moved is asked for
-        as long as what the target has under its old key may be of a later time, another's; and what is answered is of
-        a later time again."""
-        rows, key = np.flatnonzero(gaps(folded)), list(job.key)
-        moved = np.isin(rows, folded.origins[ROW].to_numpy())
-        places = folded.upserts.select(key).take(pa.array(rows))
-        if not doubted:
-            places = _from_origins(places, rows, folded.origins, key)
-        absent = match(places, job.target.lookup(places, []), key) < 0
-        missing = rows[absent | moved] if doubted else rows[absent]
-        if not len(missing):
-            return folded
-        keys = folded.upserts.select(key).take(pa.array(missing))
-        found = self._ask(job, sorted(folded.keeps), keys)
-        dead = folded.upserts[DELETED].to_numpy()[missing] if self.options.soft else False
-        gone = missing[(match(keys, found, key) < 0) | dead]
-        return give_up(answer(folded, key, sorted(folded.keeps), found), gone)
 
     def _sweep(self, job: _Job, keep: Keys, folded: Folded | None) -> None:
         """Rows that a finished snapshot has not seen end. It comes before the batch's own commit, and so again
@@ -266,39 +235,16 @@ class DeltaSink:
         ghosts = found.take(np.unique(encode(found), return_index=True)[1])  # rows from before a new key have none
         if ghosts.num_rows:
             LOG.info("%s: %d rows are gone since the last snapshot", job.table.qualified, ghosts.num_rows)
-            job.target.merge(_ending(ghosts, job.key, self.options), None)
+            job.target.merge(merges.ending(ghosts, job.key, self.options), None)
 
     def _commit(self, target: Target, folded: Folded, key: tuple[str, ...], mark: Mark) -> None:
         if folded.empty:
             return
-        rows = self._stamped(folded)
+        rows = merges.stamped_rows(folded, self.options)
         if folded.truncate and not self.options.soft:
             target.replace(rows, mark)
         else:
-            target.merge(self._merge(folded, rows, key), mark)
-
-    def _stamped(self, folded: Folded) -> pa.Table:
-        rows = folded.upserts
-        drop = [c for c in (*STAMPS, DELETED) if c not in self.options.stamps and c in rows.column_names]
-        kept = shown(rows.drop_columns(drop), self.options.names)
-        if not self.options.soft:
-            return kept
-        ended = pc.if_else(rows[DELETED], rows[COMMIT_TS], pa.scalar(None, rows[COMMIT_TS].type))
-        marked = kept.append_column(self.options.deleted, rows[DELETED])
-        return marked.append_column(self.options.deleted_at, ended)
-
-    def _merge(self, folded: Folded, rows: pa.Table, key: tuple[str, ...]) -> Merge:
-        columns = tuple(rows.column_names)
-        reads = pc.equal(folded.upserts[OP], "r").to_numpy() & ~gaps(folded)
-        flags = {name: f"{KEEP}{i}" for i, name in enumerate(folded.keeps)}
-        for name, flag in flags.items():
-            rows = rows.append_column(flag, pa.array(folded.keeps[name]))
-        if gone := folded.deletes.num_rows:
-            rows = rows.append_column(DELETE, pa.repeat(False, rows.num_rows))
-            ends = folded.deletes.select(list(key)).append_column(DELETE, pa.repeat(True, gone))
-            rows = pa.concat_tables([rows, ends], promote_options="default")
-            reads = np.concatenate([reads, np.zeros(gone, np.bool_)])
-        return Merge(rows, key, columns, flags, gone > 0, _ghosts(folded.truncated_at, self.options), reads=reads)
+            target.merge(merges.merge_of(folded, rows, key, self.options), mark)
 
     def _wanted(self, table: Table, selection: Selection) -> pa.Schema:
         shape = self.shape(table, selection)
@@ -312,6 +258,35 @@ class DeltaSink:
     def _require(self, table: Table, selection: Selection) -> None:
         if obstacle := self.options.requirements.obstacle(table, selection):
             raise TableRefused.of(table.id, obstacle.reason, hint=obstacle.cure)
+
+    def _require_filled(self, query: str, table: Table) -> None:
+        """Refuse a table whose target was filled and is not there any more."""
+        filled = self.filled.of(query, table.id)
+        if filled is None:
+            return
+        if self._place_uri(filled) == self._uri(table):
+            presence.require_same(filled, self._target(table))
+        elif self._places.last(query, table.id) is None:  # the book is gone, which knows where a renamed table was
+            raise presence.lost(filled)
+
+    def _require_same_marks(self, table: Table) -> None:
+        schema = self._target(table).schema()
+        marked = presence.marks_of(schema, [c.name for c in table.columns]) if schema is not None else ""
+        if marked not in ("", self._marks):
+            message, cure = presence.other_marks(table.qualified, marked, self._marks)
+            raise TableRefused.of(table.id, message, hint=cure)
+
+    @property
+    def _marks(self) -> str:
+        """The column that marks deleted rows; empty where they are deleted."""
+        return self.options.deleted if self.options.soft else ""
+
+    def _filled(self, table: Table, target: Target) -> FilledTarget:
+        place = place_of(table.schema, table.name)
+        return FilledTarget(table.id, table.qualified, place, target.identity(), self._marks)
+
+    def _place_uri(self, filled: FilledTarget) -> str:
+        return own_uri(self.options.path, filled.place)
 
     def _bury(self, batch: Batch) -> None:
         """Dead letters, once."""
@@ -328,7 +303,7 @@ class DeltaSink:
     @property
     def _places(self) -> Places:
         if self._book is None:
-            self._book = Places(self._at(own_uri(self.options.path, BOOK)), self._at)
+            self._book = Places(self.options.path, self._at(own_uri(self.options.path, BOOK)), self._at)
         return self._book
 
     def _uri(self, table: Table) -> str:
@@ -350,42 +325,21 @@ def _mark(batch: Batch, table: Table, *, is_first: bool) -> Mark:
     return Mark(f"{batch.query}:{table.id}:{table.qualified}", batch.id, former)
 
 
-def _ending(keys: pa.Table, key: tuple[str, ...], options: Options) -> Merge:
-    """Rows that end, without a change of the log that says when."""
-    if not options.soft:
-        return Merge(keys.append_column(DELETE, pa.repeat(True, keys.num_rows)), key, key, deletes=True, inserts=False)
-    now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-    rows = keys.append_column(options.deleted, pa.repeat(True, keys.num_rows))
-    rows = rows.append_column(options.deleted_at, pa.repeat(now, keys.num_rows))
-    return Merge(rows, key, tuple(rows.column_names), inserts=False)
-
-
-def _ghosts(truncated_at: pa.Scalar | None, options: Options) -> dict[str, str]:
-    """A truncate of a soft target: every row that the batch does not bring back is deleted."""
-    if truncated_at is None:
-        return {}
-    moment = truncated_at.as_py().isoformat()
-    marked_at = options.deleted_at
-    return {options.deleted: "true", marked_at: f"COALESCE(t.{marked_at}, CAST('{moment}' AS TIMESTAMP))"}
-
-
-def _each(work: Callable[[_Job], None], jobs: Sequence[_Job], parallel: int) -> None:
-    """All jobs, side by side; the first failure is raised once all have ended."""
-    if len(jobs) < 2 or parallel < 2:
-        for job in jobs:
-            work(job)
-        return
-    with ThreadPoolExecutor(min(parallel, len(jobs)), thread_name_prefix="tidelog-sink") as pool:
-        list(pool.map(work, jobs))
-
-
 def requirements(options: Mapping[str, str]) -> Requirements:
     return Options.of(options).requirements
 
 
-def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: evolve.Parse, shape: Shape) -> Sink:
+def create(
+    options: Mapping[str, str],
+    *,
+    spark: Any,
+    source: Source | None,
+    parse: evolve.Parse,
+    shape: Shape,
+    filled: FilledTargets,
+) -> Sink:
     chosen = Options.of(options)
-    return DeltaSink(chosen, engine(chosen, spark), shape, parse, source)
+    return DeltaSink(chosen, engine(chosen, spark), shape, parse, source, filled)
 
 
 def engine(options: Options, spark: Any) -> Engine:
@@ -403,14 +357,3 @@ def read(options: Mapping[str, str], table: Table, columns: Sequence[str], predi
     chosen = Options.of(options)
     where = uri(chosen.path, table.schema, table.name)
     return RustEngine(chosen.storage).target(where).scan(columns, predicate)
-
-
-def _from_origins(keys: pa.Table, rows: Ints, origins: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The keys under which the target has the upserts `rows`: of those that moved, the old ones."""
-    moved = origins[ROW].to_numpy()
-    at = np.searchsorted(rows, moved)
-    known = at < len(rows)
-    known[known] = rows[at[known]] == moved[known]
-    chosen = np.arange(len(rows))
-    chosen[at[known]] = len(rows) + np.flatnonzero(known)
-    return pa.concat_tables([keys, origins.select(list(key)).cast(keys.schema)]).take(pa.array(chosen))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tidelog.errors import ConfigError
+from tidelog.spark.spark_conf import expected_setting, is_submitted
 from tidelog.spark.versions import DELTA_PACKAGES, SUPPORTED, minor
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -18,6 +20,12 @@ _SPARK_OF_DELTA = {"4.0": "4.0", "4.1": "4.1", "4.2": "4.1", "4.3": "4.1", "4.4"
 def is_available(spark: Any) -> bool:
     """Whether Spark was started with Delta: its jars are on the class path and its SQL is switched on."""
     return EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "") and _load(spark) is not None
+
+
+def starts_with_delta(wanted: Mapping[str, str]) -> bool:
+    """Whether the session that tidelog is about to start has Delta, as far as the settings tell. Those of a session
+    that spark-submit has started are not known here."""
+    return is_submitted() or EXTENSION in expected_setting("spark.sql.extensions", wanted)
 
 
 def require_available(spark: Any) -> None:

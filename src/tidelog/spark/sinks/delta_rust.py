@@ -9,24 +9,22 @@ Every so many commits the ones that are too small are joined.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.core.evolve import Step, plain, transform
+from tidelog.core.evolve import Step, transform
 from tidelog.core.fold import match
 from tidelog.core.large import pieces, wide
 from tidelog.core.moments import distant
-from tidelog.errors import ConfigError, NotInstalled, TransientError
 from tidelog.spark.sinks.delta_counting import COUNTED, counted_of, joined, relisted
 from tidelog.spark.sinks.delta_properties import commit_properties
 from tidelog.spark.sinks.delta_ranges import Ranges
+from tidelog.spark.sinks.delta_rs import DeltaRsTable, driver, shape_of
 from tidelog.spark.sinks.staged_answers import StagedAnswers, staged
 from tidelog.spark.sinks.stretches import stretches
 from tidelog.spark.sinks.target import DELETE, Answers, Known, Mark, Merge, Target, pad, portions
@@ -55,60 +53,19 @@ def quote(name: str) -> str:
 _STREAMED_OVERWRITE = threading.Lock()
 """delta-rs blocks one of its threads while it writes rows that are read meanwhile, and reading them needs another: two
 such writes beside each other, or one beside other commits, can wait for each other for ever."""
-_THREADS_MIN = 16
-
-
-def driver() -> Any:
-    # Read when delta-rs starts its threads. By default it has one per core, too few where several tables are written.
-    os.environ.setdefault("TOKIO_WORKER_THREADS", str(max(_THREADS_MIN, os.cpu_count() or 1)))
-    try:
-        import deltalake
-    except ImportError as exc:
-        raise NotInstalled(
-            "The Delta sink needs the package deltalake.", hint="Run: pip install 'tidelog[delta]'"
-        ) from exc
-    return deltalake
 
 
 @dataclass
-class RustTarget:
-    uri: str
-    storage: Mapping[str, str] = field(default_factory=dict)
+class RustTarget(DeltaRsTable):
     every: int = 50
     """After how many commits to look for small files; 0 for never."""
     retention_hours: int = 24
-    _table: Any = None
-    _tidied: int = 0
+    _tidied: int = field(default=0, init=False)
 
-    def schema(self) -> pa.Schema | None:
-        table = self._open()
-        if table is None:
-            return None
-        return _shape_of(table)
-
-    def properties(self) -> Mapping[str, str]:
-        table = self._open()
-        return {} if table is None else dict(table.metadata().configuration)
-
-    def version(self) -> int:
-        return int(self._existing().version())
-
-    def holds(self, version: int) -> bool:
-        options = dict(self.storage)
-        with self._guard():
-            if not driver().DeltaTable.is_deltatable(self.uri, storage_options=options):
-                return False
-            try:
-                then = driver().DeltaTable(self.uri, version=version, storage_options=options)
-            except driver().exceptions.DeltaError:
-                driver().DeltaTable(self.uri, storage_options=options)  # else nothing can be read just now
-                return False
-            return not then.repair(dry_run=True)["files_removed"]
-
-    def applied(self, app: str) -> int:
-        table = self._open(refresh=True)
-        found = None if table is None else table.transaction_version(app)
-        return -1 if found is None else int(found)
+    def _load(self) -> None:
+        super()._load()
+        if self._table is not None:
+            self._tidied = self._table.version() // max(self.every, 1) * self.every
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         with self._guard():
@@ -120,6 +77,7 @@ class RustTarget:
                 storage_options=dict(self.storage),
                 raise_if_key_not_exists=False,
             )
+        self._newest_commit = self._find_newest_commit()
 
     def describe(self, properties: Mapping[str, str]) -> None:
         with self._guard():
@@ -143,7 +101,9 @@ class RustTarget:
         if listed is not None:
             self.describe({COUNTED: joined(listed)})
         shape = pa.schema([s.field for s in steps])
-        parts = (pa.Table.from_batches([batch]) for batch in _read(self._existing().scan()))
+        with self._guard():
+            found = _read(self._existing().scan())
+        parts = (pa.Table.from_batches([batch]) for batch in found)
         parts = (transform(steps, part) for part in parts)
         if answers is not None:  # each portion looks through the answers of its range of keys
             parts = (answers.fill(part) for part in portions(parts, FILL_ROWS, FILL_BYTES))
@@ -154,13 +114,15 @@ class RustTarget:
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         with self._guard():
             source = driver().DeltaTable(origin.uri, version=version, storage_options=dict(self.storage))
-        shape = _shape_of(source)
+        shape = shape_of(source)
         counted = {k: v for k, v in source.metadata().configuration.items() if k == COUNTED}
         if self._open() is None:
             self.create(shape, {k: v for k, v in properties.items() if not k.startswith("tidelog.")} | counted)
         elif counted:
             self.describe(counted)
-        batches = (b for part in _read(source.scan()) for b in pa.Table.from_batches([part]).cast(shape).to_batches())
+        with self._guard():
+            parts = _read(source.scan())
+        batches = (b for part in parts for b in pa.Table.from_batches([part]).cast(shape).to_batches())
         with _STREAMED_OVERWRITE:
             self._overwrite(pa.RecordBatchReader.from_batches(shape, batches), None, schema_mode="overwrite")
         self.describe(properties)
@@ -250,7 +212,7 @@ class RustTarget:
     def _stretch(self, part: Merge) -> str | None:
         """The range of the part, widened until it cuts through no file, as SQL that is never unknown; None where this
         takes in too much, if its rows are like those of the part."""
-        ranges = Ranges.of(self._existing(), part)
+        ranges = self._ranges(part)
         if ranges is None:
             return None
         assert part.edges is not None
@@ -260,6 +222,10 @@ class RustTarget:
             return None
         name = quote(part.key[0])
         return f"{name} >= {low} AND {name} <= {high} AND {name} IS NOT NULL"
+
+    def _ranges(self, merge: Merge) -> Ranges | None:
+        with self._guard():
+            return Ranges.of(self._existing(), merge)
 
     def _beside(self, part: Merge, stretch: str) -> list[pa.Table] | None:
         """The other rows of a stretch; None as soon as they are too many to be held."""
@@ -338,22 +304,24 @@ class RustTarget:
             yield batch
 
     def tidy(self) -> None:
-        table = self._existing()
-        if not self.every or table.version() - self._tidied < self.every:
-            return
+        if self.every and self.version() - self._tidied >= self.every:
+            with self._guard():
+                self._compact(self._existing())
+
+    def _compact(self, table: Any) -> None:
+        """Join small files, and delete those that no readable version needs."""
         sizes = pa.table(table.get_add_actions())["size_bytes"]
         best = file_bytes(pc.sum(sizes).as_py() or 0)
         if self.properties().get(SIZE) != str(best):
             self.describe({SIZE: str(best)})
         if (pc.sum(pc.less(sizes, best // 2)).as_py() or 0) >= FEW_FILES:
-            with self._guard():
-                table.optimize.compact(target_size=best)
+            table.optimize.compact(target_size=best)
         table.vacuum(retention_hours=self.retention_hours, dry_run=False, enforce_retention_duration=False)
         self._tidied = table.version()
 
     def _apart(self, merge: Merge) -> bool:
         """Whether no row of the target can have one of the merge's keys, by the statistics of all its files."""
-        ranges = Ranges.of(self._existing(), merge)
+        ranges = self._ranges(merge)
         if ranges is None or not ranges.files.num_rows:
             return ranges is not None
         assert merge.edges is not None
@@ -375,25 +343,6 @@ class RustTarget:
     def _counted(self) -> list[str]:
         return counted_of(self.properties().get(COUNTED), self._shape().names)
 
-    def _shape(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        schema = self.schema()
-        assert schema is not None
-        return schema if columns is None else pa.schema([schema.field(c) for c in columns])
-
-    def _existing(self) -> Any:
-        table = self._open()
-        assert table is not None, self.uri
-        return table
-
-    def _open(self, refresh: bool = False) -> Any:
-        if self._table is None:
-            found = driver().DeltaTable.is_deltatable(self.uri, storage_options=dict(self.storage))
-            self._table = driver().DeltaTable(self.uri, storage_options=dict(self.storage)) if found else None
-            self._tidied = self._table.version() // max(self.every, 1) * self.every if found else 0
-        elif refresh:
-            self._table.update_incremental()
-        return self._table
-
     def _overwrite(
         self, rows: Any, mark: Mark | None, *, schema_mode: str | None = None, predicate: str | None = None
     ) -> None:
@@ -406,24 +355,6 @@ class RustTarget:
                 predicate=predicate,
                 commit_properties=_properties(mark),
             )
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        """What goes wrong with the storage, or because another writer got in the way, is tried again with the batch, on
-        the table as it is then."""
-        try:
-            yield
-        except (driver().exceptions.DeltaError, pa.ArrowInvalid) as exc:  # the latter from the middle of a scan
-            self._table = None
-            if "append-only" in str(exc):
-                raise ConfigError(
-                    f"{self.uri} takes no changes of rows: its property delta.appendOnly is set.",
-                    hint="Unset it, or choose the sink `history`.",
-                ) from exc
-            raise TransientError(f"The Delta table {self.uri} can't be read or written: {exc}") from exc
-        except BaseException:
-            self._table = None  # its state may be half-way: read it anew
-            raise
 
 
 @dataclass(frozen=True)
@@ -455,10 +386,6 @@ def _read(reader: Any) -> Iterator[pa.RecordBatch]:
     """Batches as they come: thousands of rows each, so they are cut where these are large."""
     for batch in pa.RecordBatchReader.from_stream(reader):
         yield from pieces(batch)
-
-
-def _shape_of(table: Any) -> pa.Schema:
-    return pa.schema([f.with_type(plain(f.type)) for f in pa.schema(table.schema().to_arrow())])
 
 
 def _strict(rows: pa.Table) -> pa.Table:

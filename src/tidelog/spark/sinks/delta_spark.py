@@ -7,7 +7,6 @@ Delta itself then refuses to do a batch twice.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import uuid
@@ -21,37 +20,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 
-from tidelog.core.evolve import Step, plain, widens
+from tidelog.core.evolve import Step
 from tidelog.errors import ConfigError
 from tidelog.spark.session import is_local
 from tidelog.spark.sinks.delta_jars import require_available
+from tidelog.spark.sinks.spark_columns import (
+    arrow_schema,
+    column_expression,
+    empty_frame,
+    has_local_timestamps,
+    needs_mapping,
+    quote,
+    spark_type,
+    sql_text,
+    with_answers,
+)
+from tidelog.spark.sinks.storage_errors import explain
 from tidelog.spark.sinks.target import DELETE, Answers, Known, Mark, Merge, Target, portions
 
 TXN = "spark.databricks.delta.write.txn"
-_NAMES = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_TYPES = {kind: name for name, kind in _NAMES.items()}
-
-
 _GROUP = 1_000_000, 128 << 20
 """Rows and bytes that are written to a stage at a time."""
-
-
-def quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def absolute(path: str) -> str:
@@ -72,7 +63,7 @@ class SparkTarget:
         snapshot = self._snapshot()
         if snapshot.version() < 0:
             return None
-        return pa.schema([_field(f) for f in _parsed(snapshot.schema().json())])
+        return arrow_schema(snapshot.schema().json())
 
     def properties(self) -> Mapping[str, str]:
         snapshot = self._snapshot()
@@ -84,6 +75,12 @@ class SparkTarget:
             pair = pairs.next()
             found[str(pair._1())] = str(pair._2())
         return found
+
+    def exists(self) -> bool:
+        return self._is_there(f"{self.uri}/_delta_log")
+
+    def identity(self) -> str:
+        return str(self._snapshot().metadata().id())
 
     def version(self) -> int:
         return int(self._snapshot().version())
@@ -101,7 +98,11 @@ class SparkTarget:
 
     def _is_there(self, file: str) -> bool:
         path = self.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(file)  # a name, with nothing escaped in it
-        return bool(path.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
+        hadoop = self.spark._jsparkSession.sessionState().newHadoopConf()
+        try:
+            return bool(path.getFileSystem(hadoop).exists(path))
+        except Py4JJavaError as exc:
+            raise explain(self.uri, exc) from exc
 
     def applied(self, app: str) -> int:
         found = self._snapshot().transactions().get(app)
@@ -109,33 +110,33 @@ class SparkTarget:
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         known = {k: v for k, v in properties.items() if k.startswith("delta.")}
-        mapping = {"delta.columnMapping.mode": "name"} if _odd(schema.names) else {}
-        _empty(self.spark, schema).write.format("delta").options(**known, **mapping).mode("ignore").save(self.uri)
+        mapping = {"delta.columnMapping.mode": "name"} if needs_mapping(schema.names) else {}
+        empty_frame(self.spark, schema).write.format("delta").options(**known, **mapping).mode("ignore").save(self.uri)
         if rest := {k: v for k, v in properties.items() if k not in known}:
             self.describe(rest)
 
     def describe(self, properties: Mapping[str, str]) -> None:
-        pairs = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in properties.items())
+        pairs = ", ".join(f"{sql_text(k)} = {sql_text(v)}" for k, v in properties.items())
         self.spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({pairs})")
 
     def extend(self, fields: Sequence[pa.Field]) -> None:
         whole = pa.schema([*self._shape(), *fields])
         self._admit(whole)
-        _empty(self.spark, whole).write.format("delta").mode("append").option("mergeSchema", "true").save(self.uri)
+        empty_frame(self.spark, whole).write.format("delta").mode("append").option("mergeSchema", "true").save(self.uri)
 
     def rewrite(self, steps: Sequence[Step], answers: Answers | None = None) -> None:
         self._admit(pa.schema([s.field for s in steps]))
         kinds = self._shape()
-        rows = self._load().select(*(_expression(s, kinds) for s in steps))
+        rows = self._load().select(*(column_expression(s, kinds) for s in steps))
         if answers is None:
             self._overwrite(rows, None, overwriteSchema="true")
             return
         with self._staged(answers.portions) as staged:
-            self._overwrite(_answered(rows, staged, answers, steps), None, overwriteSchema="true")
+            self._overwrite(with_answers(rows, staged, answers, steps), None, overwriteSchema="true")
 
     def become(self, origin: Target, version: int, properties: Mapping[str, str]) -> None:
         source = self._load(origin.uri, version)
-        shape = pa.schema([_field(f) for f in _parsed(source.schema.json())])
+        shape = arrow_schema(source.schema.json())
         if self.schema() is None:
             self.create(shape, {k: v for k, v in properties.items() if k.startswith("delta.")})
         self._admit(shape)
@@ -229,7 +230,7 @@ class SparkTarget:
         from pyspark.sql import functions as F
 
         have = set(frame.columns)
-        kinds = {f.name: _spark_type(f.type) for f in self._shape()}
+        kinds = {f.name: spark_type(f.type) for f in self._shape()}
         return frame.select(
             *((F.col(quote(n)) if n in have else F.lit(None)).cast(k).alias(n) for n, k in kinds.items())
         )
@@ -240,9 +241,9 @@ class SparkTarget:
     def _admit(self, schema: pa.Schema) -> None:
         """Parquet as Delta writes it has no room for some characters, unless columns are mapped to other names; and
         a table that had no moments without a zone when it was made takes them only if it is told to."""
-        if _has_plain_moments(schema) and not _has_plain_moments(self._shape()):
+        if has_local_timestamps(schema) and not has_local_timestamps(self._shape()):
             self.describe({"delta.feature.timestampNtz": "supported"})
-        if _odd(schema.names) and "delta.columnMapping.mode" not in self.properties():
+        if needs_mapping(schema.names) and "delta.columnMapping.mode" not in self.properties():
             self.describe(
                 {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
             )
@@ -312,138 +313,3 @@ class SparkEngine:
 
 def _options(mark: Mark | None) -> dict[str, str]:
     return {} if mark is None else {"txnAppId": mark.app, "txnVersion": str(mark.version)}
-
-
-def _odd(names: Sequence[str]) -> bool:
-    return any(re.search(r"[ ,;{}()\n\t=]", name) for name in names)
-
-
-def _has_plain_moments(schema: pa.Schema) -> bool:
-    kinds = (f.type.value_type if pa.types.is_list(f.type) else f.type for f in schema)
-    return any(pa.types.is_timestamp(kind) and not kind.tz for kind in kinds)
-
-
-def _parsed(text: str) -> list[dict[str, Any]]:
-    fields: list[dict[str, Any]] = json.loads(text)["fields"]
-    return fields
-
-
-def _field(raw: Mapping[str, Any]) -> pa.Field:
-    own = {k: str(v) for k, v in raw["metadata"].items() if k.startswith("tidelog.")}
-    return pa.field(raw["name"], _arrow_type(raw["type"]), metadata=own or None)
-
-
-def _arrow_type(raw: Any) -> pa.DataType:
-    if isinstance(raw, str) and raw.startswith("decimal"):
-        digits = re.findall(r"\d+", raw)
-        return pa.decimal128(int(digits[0]), int(digits[1]))
-    return _NAMES[raw] if isinstance(raw, str) else pa.list_(_arrow_type(raw["elementType"]))
-
-
-def _spark_type(kind: pa.DataType) -> Any:
-    from pyspark.sql import types as T
-
-    kind = plain(kind)
-    if pa.types.is_decimal(kind):
-        return T.DecimalType(kind.precision, kind.scale)
-    if pa.types.is_list(kind):
-        return T.ArrayType(_spark_type(kind.value_type))
-    return T.StructType.fromJson({"fields": [{"name": "x", "type": _TYPES[kind], "nullable": True, "metadata": {}}]})[
-        0
-    ].dataType
-
-
-def _empty(spark: Any, schema: pa.Schema) -> Any:
-    """No rows, made inside the JVM: an empty createDataFrame would start Python workers."""
-    from pyspark.sql import functions as F
-
-    columns = [F.lit(None).cast(_spark_type(f.type)).alias(f.name, metadata=_metadata(f)) for f in schema]
-    return spark.range(0).select(*columns)
-
-
-def _metadata(field: pa.Field) -> dict[str, str]:
-    return {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-
-
-def _expression(step: Step, present: pa.Schema) -> Any:
-    from pyspark.sql import functions as F
-
-    kind = _spark_type(step.field.type)
-    if step.origin is not None and _fits(present.field(step.origin).type, step.field.type):
-        value = F.col(quote(step.origin))
-        value = _written(value, present.field(step.origin).type) if pa.types.is_string(step.field.type) else value
-    else:
-        value = _literal(step.fill)
-    return value.cast(kind).alias(step.field.name, metadata=_metadata(step.field))
-
-
-def _answered(rows: Any, staged: Any, answers: Answers, steps: Sequence[Step]) -> Any:
-    """The rows with the answers in them; a row without an answer keeps its values."""
-    from pyspark.sql import functions as F
-
-    # Columns of the same name are told apart by what they are called on their way: a for the answers.
-    renamed = [F.col(quote(name)).alias(f"a{i}") for i, name in enumerate((*answers.key, *answers.columns))]
-    known = staged.select(*renamed, F.lit(True).alias("a")).dropDuplicates([f"a{i}" for i in range(len(answers.key))])
-    own = rows.select(*(F.col(quote(s.field.name)).alias(f"t{i}") for i, s in enumerate(steps)))
-    places = {s.field.name: f"t{i}" for i, s in enumerate(steps)}
-    same = [F.col(places[name]).eqNullSafe(F.col(f"a{i}")) for i, name in enumerate(answers.key)]
-    joined = own.join(known, same, "left")
-    told = {name: f"a{len(answers.key) + i}" for i, name in enumerate(answers.columns)}
-    return joined.select(*(_told_or_own(s.field, places, told) for s in steps))
-
-
-def _told_or_own(field: pa.Field, places: Mapping[str, str], told: Mapping[str, str]) -> Any:
-    from pyspark.sql import functions as F
-
-    value = F.col(places[field.name])
-    if field.name in told:
-        value = F.when(F.col("a"), F.col(told[field.name]).cast(_spark_type(field.type))).otherwise(value)
-    return value.alias(field.name, metadata=_metadata(field))
-
-
-def _fits(old: pa.DataType, new: pa.DataType) -> bool:
-    return bool(plain(old) == plain(new) or widens(plain(old), plain(new)) or pa.types.is_string(new))
-
-
-def _written(value: Any, kind: pa.DataType) -> Any:
-    """As PostgreSQL writes it where Spark's cast does not: days, and decimals, whose cast depends on a setting."""
-    from pyspark.sql import functions as F
-
-    if pa.types.is_decimal(kind):
-        return F.replace(F.format_number(value, kind.scale), F.lit(","))
-    return _day(value) if pa.types.is_date(kind) else value
-
-
-def _day(day: Any) -> Any:
-    """Spark has no infinite days, and writes years before Christ and after 9999 with a sign."""
-    from pyspark.sql import functions as F
-
-    year, number = F.year(day), F.unix_date(day)
-    era = F.when(year > 0, "").otherwise(" BC")
-    counted = F.when(year > 0, year).otherwise(1 - year)
-    text = F.format_string("%04d-%02d-%02d%s", counted, F.month(day), F.dayofmonth(day), era)
-    endless = F.when(number == 2**31 - 1, "infinity").when(number == -(2**31), "-infinity")
-    return endless.when(day.isNotNull(), text)
-
-
-def _literal(value: pa.Scalar | None) -> Any:
-    """Days and moments by their number: Python knows none after the year 9999."""
-    from pyspark.sql import functions as F
-
-    if value is None or not value.is_valid:
-        return F.lit(None)
-    kind = value.type
-    if pa.types.is_list(kind):
-        return F.array(*(_literal(v) for v in value))
-    if pa.types.is_date32(kind):
-        return F.date_from_unix_date(F.lit(value.cast(pa.int32()).as_py()))
-    if pa.types.is_timestamp(kind):
-        moment = F.timestamp_micros(F.lit(value.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).as_py()))
-        return moment if kind.tz else moment.cast("timestamp_ntz")  # the same number: the session is in UTC
-    found = value.as_py()
-    return F.lit(bytearray(found) if isinstance(found, bytes) else found)
-
-
-def _text(value: str) -> str:
-    """As SQL: Spark reads backslashes in its own way."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

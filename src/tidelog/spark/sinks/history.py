@@ -17,28 +17,31 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
-from tidelog.contracts import FAILURES, Batch, Sink, Source, TableChanges
+from tidelog.contracts import FAILURES, Batch, FilledTarget, Sink, Source, TableChanges
 from tidelog.core import moments
 from tidelog.core.evolve import Parse, Step, as_text, plain
 from tidelog.core.fold import in_order
 from tidelog.core.metadata import BEFORE, PREFIX, shown, visible
 from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, parse
+from tidelog.engine.filled_targets import FilledTargets
 from tidelog.errors import TableRefused
+from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark.sinks import delta, delta_options
+from tidelog.spark.sinks import delta, delta_options, presence
 from tidelog.spark.sinks.console import render
-from tidelog.spark.sinks.target import Beginnings, Engine, Mark, Target, own_uri, uri
+from tidelog.spark.sinks.storage_errors import explained
+from tidelog.spark.sinks.target import Beginnings, Engine, Mark, Target, own_uri, place_of, uri
 
 SETTINGS = (
     *(
@@ -50,14 +53,29 @@ SETTINGS = (
 )
 
 
+class Log(Protocol):
+    """Where the changes of tables are appended, each table in a folder of its own."""
+
+    def exists(self, where: str) -> bool: ...
+
+    def require_same(self, where: str, filled: FilledTarget) -> None:
+        """Refuse a folder that is gone, or that holds another table than the one that was filled."""
+
+    def prepare(self, where: str, runs: Sequence[pa.Table]) -> str:
+        """Create what is missing, and return the identity of the table."""
+
+    def append(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None: ...
+
+
 @dataclass
 class HistorySink:
-    """Appends each table's changes with `append(where, rows, mark)`."""
+    """Appends each table's changes to its log."""
 
     path: str
-    append: Callable[[str, Sequence[pa.Table], Mark], None]
+    log: Log
     prefix: str = PREFIX
     requirements: Requirements = field(default_factory=Requirements)
+    filled: FilledTargets = field(default_factory=FilledTargets)
     _beginnings: Beginnings = field(default_factory=Beginnings, init=False)
 
     def apply(self, batch: Batch) -> None:
@@ -66,10 +84,24 @@ class HistorySink:
             self._require(changes, batch.selection)
             runs = [shown(run, visible(self.prefix)) for run in _runs(changes)]
             if runs:
-                self.append(uri(self.path, changes.table.schema, changes.table.name), runs, mark)
+                self._append(batch.query, changes.table, runs, mark)
         if batch.failures is not None and batch.failures.num_rows:
             mark = Mark(f"{batch.query}:history:_dead_letters", batch.id)
-            self.append(own_uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
+            self.log.append(own_uri(self.path, "_dead_letters"), [batch.failures.cast(FAILURES)], mark)
+
+    def find_lost(self, query: str) -> list[FilledTarget]:
+        return presence.missing(
+            self.filled.all(query), lambda filled: self.log.exists(own_uri(self.path, filled.place))
+        )
+
+    def _append(self, query: str, table: Table, runs: Sequence[pa.Table], mark: Mark) -> None:
+        where = uri(self.path, table.schema, table.name)
+        known = self.filled.of(query, table.id)
+        if known is not None and own_uri(self.path, known.place) == where:
+            self.log.require_same(where, known)
+        identity = self.log.prepare(where, runs)
+        self.filled.add(query, [FilledTarget(table.id, table.qualified, place_of(table.schema, table.name), identity)])
+        self.log.append(where, runs, mark)
 
     def _require(self, changes: TableChanges, selection: Selection) -> None:
         for version, _ in changes.rows:
@@ -144,9 +176,29 @@ def _quoted(column: pa.Array) -> pa.Array:
 class ParquetFiles:
     storage: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
-        place, root = filesystem(where, self.storage)
-        place.create_dir(root, recursive=True)
+    def exists(self, where: str) -> bool:
+        """A folder that somebody has emptied is there still: files of a history may be moved on."""
+        with explained(where):
+            place, root = filesystem(where, self.storage)
+            return bool(place.get_file_info(root).type == fs.FileType.Directory)
+
+    def require_same(self, where: str, filled: FilledTarget) -> None:
+        if not self.exists(where):
+            raise presence.lost(filled)
+
+    def prepare(self, where: str, runs: Sequence[pa.Table]) -> str:  # noqa: ARG002
+        with explained(where):
+            place, root = filesystem(where, self.storage)
+            place.create_dir(root, recursive=True)
+        return ""
+
+    def append(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
+        with explained(where):
+            place, root = filesystem(where, self.storage)
+            place.create_dir(root, recursive=True)
+            self._put_all(place, root, runs, mark)
+
+    def _put_all(self, place: fs.FileSystem, root: str, runs: Sequence[pa.Table], mark: Mark) -> None:
         self._drop(place, root, mark.app, mark.version, first=len(runs))
         for i, rows in enumerate(runs):
             self._put(place, root, _file(mark.app, mark.version, i), rows)
@@ -188,6 +240,10 @@ _S3 = {
 }
 
 
+SCHEMES = frozenset({"file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
+"""What pyarrow can write."""
+
+
 def filesystem(where: str, storage: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI; S3 takes the same storage options as Delta does."""
     if where.startswith("s3://") and storage:
@@ -204,8 +260,21 @@ class DeltaLog:
     properties: Mapping[str, str] = field(default_factory=dict)
     _targets: dict[str, Target] = field(default_factory=dict, init=False)
 
-    def __call__(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
-        target = self._targets.setdefault(where, self.engine.target(where))
+    def exists(self, where: str) -> bool:
+        return self._target(where).exists()
+
+    def require_same(self, where: str, filled: FilledTarget) -> None:
+        self._target(where).applied("")  # look at the table as it is now
+        presence.require_same(filled, self._target(where))
+
+    def prepare(self, where: str, runs: Sequence[pa.Table]) -> str:
+        target = self._target(where)
+        if target.schema() is None:
+            target.create(_union([r.schema for r in runs]), self.properties)
+        return target.identity()
+
+    def append(self, where: str, runs: Sequence[pa.Table], mark: Mark) -> None:
+        target = self._target(where)
         if mark.is_on(target):
             return
         shape = _union([target.schema(), *(r.schema for r in runs)])
@@ -213,6 +282,11 @@ class DeltaLog:
         rows = pa.concat_tables([_cast(r, shape) for r in runs], promote_options="default")
         target.append(rows, mark)
         target.tidy()
+
+    def _target(self, where: str) -> Target:
+        if where not in self._targets:
+            self._targets[where] = self.engine.target(where)
+        return self._targets[where]
 
     def _follow(self, target: Target, shape: pa.Schema) -> None:
         present = target.schema()
@@ -261,14 +335,23 @@ def requirements(options: Mapping[str, str]) -> Requirements:
     return Requirements(folds_case=raw["format"] == "delta", reserved=names, every_version=True)
 
 
-def create(options: Mapping[str, str], *, spark: Any, source: Source | None, parse: Parse, shape: Any) -> Sink:  # noqa: ARG001
+def create(
+    options: Mapping[str, str],
+    *,
+    spark: Any,
+    source: Source | None,  # noqa: ARG001
+    parse: Parse,  # noqa: ARG001
+    shape: Any,  # noqa: ARG001
+    filled: FilledTargets,
+) -> Sink:
     raw, required = _options(options), requirements(options)
     if raw["format"] == "parquet":
         files = ParquetFiles(delta_options.storage(raw["storage"]))
-        return HistorySink(raw["path"], files, raw["metadata.prefix"], required)
+        return HistorySink(raw["path"], files, raw["metadata.prefix"], required, filled)
     rest = {name: text for name, text in options.items() if name != "format"}
     chosen = delta_options.Options.of(rest)
-    return HistorySink(chosen.path, DeltaLog(delta.engine(chosen, spark), chosen.properties), chosen.prefix, required)
+    log = DeltaLog(delta.engine(chosen, spark), chosen.properties)
+    return HistorySink(chosen.path, log, chosen.prefix, required, filled)
 
 
 def _options(options: Mapping[str, str]) -> dict[str, Any]:

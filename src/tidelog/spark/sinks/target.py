@@ -143,6 +143,12 @@ class Target(Protocol):
 
     def properties(self) -> Mapping[str, str]: ...
 
+    def exists(self) -> bool:
+        """Whether there is a table now, also where it was removed since this object read it."""
+
+    def identity(self) -> str:
+        """The id of this very table: another one in the same place has another."""
+
     def version(self) -> int: ...
 
     def holds(self, version: int) -> bool:
@@ -213,7 +219,12 @@ def portions(parts: Iterable[pa.Table], rows: int, size: int) -> Iterator[pa.Tab
 
 def uri(root: str, *names: str) -> str:
     """Where a table is: one folder per name, such as schema and table."""
-    return "/".join([root.rstrip("/"), *map(folder_name, names)])
+    return own_uri(root, place_of(*names))
+
+
+def place_of(*names: str) -> str:
+    """The folder of a table, below the sink's path."""
+    return "/".join(map(folder_name, names))
 
 
 def folder_name(name: str) -> str:

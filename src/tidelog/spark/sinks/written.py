@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow.fs as fs
 
-from tidelog.errors import TidelogError, TransientError
+from tidelog.errors import TargetAway, TidelogError
 from tidelog.model.schema import Table
 from tidelog.spark.sinks import history
 from tidelog.spark.sinks.delta_options import Options, storage
-from tidelog.spark.sinks.delta_rust import RustEngine, driver
+from tidelog.spark.sinks.delta_rs import driver
+from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import BOOK
 from tidelog.spark.sinks.target import own_uri, uri
 
@@ -42,7 +43,7 @@ def _in_delta(options: Mapping[str, str], tables: Sequence[Table]) -> str:
     try:
         places = book.read(["uri"])["uri"].to_pylist() if book.schema() is not None else []
     except driver().exceptions.DeltaError as exc:
-        raise TransientError(str(exc)) from exc
+        raise TargetAway(str(exc)) from exc
     # The end of a place is enough: the book lies in the same folder, whatever the path to it is called now.
     written = {_end(place) for place in places if place}
     return next((t.qualified for t in tables if _end(uri(chosen.path, t.schema, t.name)) in written), "")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from pyspark import SparkConf
 
+from tests import patience
 from tests.spark_session import prepare_environment
 from tidelog.errors import ConfigError
-from tidelog.spark import chosen
+from tidelog.spark import spark_conf
 from tidelog.spark.session import JAVA
 
 SESSION = """
@@ -43,14 +43,7 @@ spark.driver.extraJavaOptions -XX:+UseSerialGC
 def start(folder: Path, wanted: dict[str, str], **environment: str) -> tuple[dict[str, str], str]:
     prepare_environment()
     mine = {**os.environ, "TIDELOG_HOME": str(folder / "home"), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, json.dumps(wanted)],
-        env=mine,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    done = patience.run([sys.executable, "-c", SESSION, json.dumps(wanted)], env=mine)
     assert done.returncode == 0, done.stderr
     found, refused = map(json.loads, done.stdout.splitlines())
     return found, refused
@@ -103,7 +96,7 @@ def test_the_order_of_masters(
         ("MASTER", in_environment),
     ):
         monkeypatch.setenv(name, value)
-    assert chosen.expected_master(wanted) == expected
+    assert spark_conf.expected_master(wanted) == expected
 
 
 @pytest.mark.parametrize("name", ["spark.master", "spark.jars.packages", "spark.driver.memory"])
@@ -112,6 +105,6 @@ def test_what_spark_submit_has_settled_is_not_overruled(monkeypatch: pytest.Monk
     defaults = {"spark.app.name": "tidelog shop", "spark.ui.enabled": "false"}
     conf = SparkConf(loadDefaults=False).setMaster("yarn").setAppName("mine")
     with pytest.raises(ConfigError, match="started by spark-submit"):
-        chosen.complete(conf, defaults, {name: "other"}, launched=False)
-    chosen.complete(conf, defaults, {"spark.master": "yarn"}, launched=False)
+        spark_conf.complete(conf, defaults, {name: "other"}, launched=False)
+    spark_conf.complete(conf, defaults, {"spark.master": "yarn"}, launched=False)
     assert dict(conf.getAll()) == {"spark.master": "yarn", "spark.app.name": "mine", "spark.ui.enabled": "false"}

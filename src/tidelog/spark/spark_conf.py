@@ -65,10 +65,23 @@ def expected_master(wanted: Mapping[str, str]) -> str:
     return wanted.get(MASTER) or in_arguments or in_file or os.environ.get("MASTER") or LOCAL
 
 
+def expected_setting(name: str, wanted: Mapping[str, str]) -> str:
+    """A setting of a session that tidelog is about to start; empty for Spark's default."""
+    in_arguments = _settings_in(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))).get(name)
+    return wanted.get(name) or in_arguments or spark_defaults().get(name) or ""
+
+
 def _master_in(arguments: list[str]) -> str:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--master", default="")
     return str(parser.parse_known_args(arguments)[0].master)
+
+
+def _settings_in(arguments: list[str]) -> dict[str, str]:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    pairs = (text.partition("=") for text in parser.parse_known_args(arguments)[0].conf)
+    return {name: value for name, _, value in pairs}
 
 
 def launch_settings(defaults: Mapping[str, str], java: str, wanted: Mapping[str, str]) -> dict[str, str]:

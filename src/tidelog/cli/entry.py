@@ -1,0 +1,15 @@
+"""The process `tidelog`: a signal ends it properly from its first moment on, and it leaves no process behind."""
+
+from __future__ import annotations
+
+from tidelog.cli import shutdown
+
+
+def main() -> int:
+    shutdown.end_on_signals()
+    from tidelog.cli.main import main as run_command  # it takes a moment to import
+
+    try:
+        return run_command()
+    finally:
+        shutdown.end_descendants()

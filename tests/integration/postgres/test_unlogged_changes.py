@@ -1,0 +1,296 @@
+"""Changes of rows that the log does not tell: the catalog shows them, and the table is read again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.postgres.snapshot_rig import Rig, rows_of
+from tests.integration.postgres.world import until
+from tests.servers import Database
+
+ROOT = """
+CREATE TABLE root (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF root FOR VALUES FROM (0) TO (100);
+CREATE TABLE p2 PARTITION OF root FOR VALUES FROM (100) TO (200);
+CREATE TABLE p3 PARTITION OF root FOR VALUES FROM (200) TO (300);
+INSERT INTO root SELECT i, 'old' FROM generate_series(50, 249) i
+"""
+FILLED = "CREATE TABLE p4 (LIKE root); INSERT INTO p4 SELECT i, 'came along' FROM generate_series(300, 349) i"
+ATTACH = "ALTER TABLE root ATTACH PARTITION p4 FOR VALUES FROM (300) TO (400)"
+CHANGES = {
+    "attach": f"{FILLED}; {ATTACH}",
+    "attach in one transaction": f"BEGIN; {FILLED}; {ATTACH}; COMMIT",
+    "attach a tree": (
+        "CREATE TABLE p4 (id int NOT NULL, v text) PARTITION BY RANGE (id);"
+        "CREATE TABLE p5 PARTITION OF p4 FOR VALUES FROM (300) TO (350);"
+        f"INSERT INTO p4 VALUES (310, 'deep'); {ATTACH}"
+    ),
+    "detach": "ALTER TABLE root DETACH PARTITION p2",
+    "detach concurrently": "ALTER TABLE root DETACH PARTITION p2 CONCURRENTLY",
+    "drop": "DROP TABLE p2",
+    "truncate": "TRUNCATE p2",
+    "truncate and fill": "TRUNCATE p2; INSERT INTO root VALUES (150, 'new')",
+    "truncate, fill and redefine": (
+        "TRUNCATE p2; INSERT INTO root VALUES (150, 'new'); ALTER TABLE p2 SET (fillfactor = 50)"
+    ),
+    "detach and attach again": (
+        "ALTER TABLE root DETACH PARTITION p2; DELETE FROM p2 WHERE id = 120; UPDATE p2 SET v = 'apart' WHERE id = 130;"
+        "ALTER TABLE root ATTACH PARTITION p2 FOR VALUES FROM (100) TO (200)"
+    ),
+    "replace": f"{FILLED}; DROP TABLE p3; {ATTACH}; UPDATE root SET v = 'changed' WHERE id IN (50, 320)",
+}
+HARMLESS = {
+    "a new partition": (
+        "CREATE TABLE p4 PARTITION OF root FOR VALUES FROM (300) TO (400); INSERT INTO root VALUES (310)"
+    ),
+    "an empty partition": f"CREATE TABLE p4 (LIKE root); {ATTACH}; INSERT INTO root VALUES (310)",
+    "vacuum full": "VACUUM FULL p1; VACUUM FULL root",
+    "cluster": "CLUSTER p1 USING p1_pkey",
+    "other definitions": (
+        "ALTER TABLE root ADD COLUMN more int; CREATE INDEX ON root (v); ALTER TABLE p1 SET (fillfactor = 50);"
+        "GRANT SELECT ON root TO PUBLIC; COMMENT ON TABLE p1 IS 'x'; ANALYZE root"
+    ),
+}
+
+
+@pytest.fixture
+def rig(database: Database, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(database, tmp_path / "pipeline") as made:
+        yield made
+
+
+def execute(database: Database, statements: str) -> None:
+    """One connection, and one statement after the other, as psql does it."""
+    with database.connect() as connection:
+        for statement in statements.split(";"):
+            if statement.strip():
+                connection.execute(statement)
+
+
+def follow(rig: Rig, table: str, key: str = "id") -> None:
+    """Until the target equals the source."""
+    rig.run()
+    until(lambda: rig.run() or rig.target[f"public.{table}"] == rows_of(rig.database, table, key), "the source's rows")
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "the log does not tell" in r.getMessage()]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_partitions(rig: Rig, change: str, when: str, caplog: pytest.LogCaptureFixture) -> None:
+    execute(rig.database, ROOT)
+    rig.source["table.include.list"] = "public.root"
+    rig.run()
+    rig.check("root")
+    if when == "stopped":
+        rig.crash()
+    execute(rig.database, CHANGES[change])
+    follow(rig, "root")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("public.root: ")
+    rig.crash()
+    rig.run()
+    rig.check("root")
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_partitions_that_keep_their_rows(rig: Rig, change: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is read again."""
+    execute(rig.database, ROOT)
+    rig.source["table.include.list"] = "public.root"
+    rig.run()
+    before = len(rig.reads)
+    execute(rig.database, HARMLESS[change])
+    rig.run()
+    rig.crash()
+    rig.run()
+    rig.check_loosely("root")
+    assert len(rig.reads) == before
+    assert warnings(caplog) == []
+
+
+TYPES = {
+    "enum": ("CREATE TYPE kind AS ENUM ('a', 'b')", "kind", "'a'", "ALTER TYPE kind RENAME VALUE 'a' TO 'z'"),
+    "array": ("CREATE TYPE kind AS ENUM ('a', 'b')", "kind[]", "'{a,b}'", "ALTER TYPE kind RENAME VALUE 'a' TO 'z'"),
+    "domain": (
+        "CREATE TYPE kind AS ENUM ('a', 'b'); CREATE DOMAIN few AS kind",
+        "few",
+        "'a'",
+        "ALTER TYPE kind RENAME VALUE 'a' TO 'z'",
+    ),
+    "range": (
+        "CREATE TYPE kind AS ENUM ('a', 'b'); CREATE TYPE span AS RANGE (subtype = kind)",
+        "span",
+        "'[a,b]'",
+        "ALTER TYPE kind RENAME VALUE 'a' TO 'z'",
+    ),
+    "composite": ("CREATE TYPE pair AS (x int, y int)", "pair", "'(1,2)'", "ALTER TYPE pair ADD ATTRIBUTE z int"),
+    "nested": (
+        "CREATE TYPE kind AS ENUM ('a', 'b'); CREATE TYPE pair AS (x int, y kind)",
+        "pair",
+        "'(1,a)'",
+        "ALTER TYPE kind RENAME VALUE 'a' TO 'z'",
+    ),
+    "dropped": ("CREATE TYPE pair AS (x int, y int)", "pair", "'(1,2)'", "ALTER TYPE pair DROP ATTRIBUTE y"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_values_that_are_written_otherwise(rig: Rig, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    create, type, value, change = TYPES[name]
+    execute(rig.database, f"{create}; CREATE TABLE t (id int PRIMARY KEY, v {type}); INSERT INTO t VALUES (1, {value})")
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    execute(rig.database, change)
+    text = "to_json(v)::text" if type.endswith("[]") else "format('%s', v)"
+    until(lambda: rig.run() or texts(rig, "t") == dict(rig.database.execute(f"SELECT id, {text} FROM t")), "the text")
+    assert len(warnings(caplog)) == 1
+
+
+def texts(rig: Rig, table: str) -> dict[Any, Any]:
+    return {row["id"]: row["v"] for row in rig.target[f"public.{table}"].values()}
+
+
+def test_a_key_of_an_enum(rig: Rig) -> None:
+    """The row of the old text goes. A lagging reader may still hear of it before it reads."""
+    execute(rig.database, "CREATE TYPE kind AS ENUM ('a', 'b'); CREATE TABLE t (id kind PRIMARY KEY, v int)")
+    execute(rig.database, "INSERT INTO t VALUES ('a', 1), ('b', 2)")
+    rig.run()
+    rig.crash()
+    execute(rig.database, "UPDATE t SET v = 3 WHERE id = 'a'; ALTER TYPE kind RENAME VALUE 'a' TO 'z'")
+    execute(rig.database, "UPDATE t SET v = 4 WHERE id = 'b'")
+    follow(rig, "t")
+
+
+def test_labels_that_change_no_row(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    execute(rig.database, "CREATE TYPE kind AS ENUM ('a', 'b'); CREATE TABLE t (id int PRIMARY KEY, v kind)")
+    execute(rig.database, "CREATE TYPE pair AS (x int); ALTER TABLE t ADD p pair; INSERT INTO t VALUES (1, 'a', '(1)')")
+    rig.run()
+    before = len(rig.reads)
+    execute(rig.database, "ALTER TYPE kind ADD VALUE 'c' BEFORE 'b'; ALTER TYPE pair RENAME ATTRIBUTE x TO y")
+    execute(rig.database, "INSERT INTO t VALUES (2, 'c', NULL)")
+    rig.run()
+    assert texts(rig, "t") == {1: "a", 2: "c"}
+    assert len(rig.reads) == before
+    assert warnings(caplog) == []
+
+
+def test_rows_that_nobody_wants(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A pipeline without snapshots says what was done, and how to read the table."""
+    caplog.set_level(logging.WARNING, "tidelog")
+    execute(rig.database, ROOT)
+    rig.source |= {"table.include.list": "public.root", "snapshot.mode": "no_data"}
+    rig.run()
+    execute(rig.database, "DROP TABLE p2")
+    until(lambda: rig.run() or warnings(caplog), "the warning")
+    (warning,) = warnings(caplog)
+    assert "a partition was dropped" in warning
+    assert "tidelog snapshot" in warning
+    assert rig.reads == []
+
+
+RECREATED = {
+    "drop and create": "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'new')",
+    "an empty one": "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v text)",
+    "swap": (
+        "CREATE TABLE t_new (LIKE t INCLUDING ALL); INSERT INTO t_new VALUES (1, 'new'), (7, 'more');"
+        "BEGIN; ALTER TABLE t RENAME TO t_old; ALTER TABLE t_new RENAME TO t; COMMIT; UPDATE t SET v = 'b' WHERE id = 7"
+    ),
+    "other columns": "DROP TABLE t; CREATE TABLE t (w int, id int PRIMARY KEY); INSERT INTO t VALUES (5, 9)",
+}
+
+
+@pytest.mark.parametrize("change", RECREATED)
+@pytest.mark.parametrize("captured", ["public.t", "public\\..*"])
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_a_table_that_takes_the_place_of_another(rig: Rig, change: str, captured: str, when: str) -> None:
+    """While the pipeline runs as well as before a start."""
+    execute(rig.database, "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE other (id int PRIMARY KEY)")
+    execute(rig.database, "INSERT INTO t SELECT i, 'old' FROM generate_series(1, 50) i")
+    rig.source["table.include.list"] = captured
+    rig.run()
+    if when == "stopped":
+        rig.crash()
+    execute(rig.database, RECREATED[change])
+    follow(rig, "t")
+    execute(rig.database, "INSERT INTO t (id) VALUES (1000); DELETE FROM t WHERE id = 1")
+    follow(rig, "t")
+
+
+STYLES = {
+    "TimeZone": "Asia/Tokyo",
+    "DateStyle": "German",
+    "IntervalStyle": "sql_standard",
+    "bytea_output": "escape",
+    "extra_float_digits": "-10",
+}
+
+
+@pytest.mark.parametrize("scope", ["DATABASE {database}", "ROLE {user} IN DATABASE {database}"])
+def test_values_are_read_as_the_log_tells_them(rig: Rig, scope: str) -> None:
+    """Whatever style is set for the role or the database."""
+    names = {"database": rig.database.dbname, "user": rig.database.user}
+    for style, value in STYLES.items():
+        rig.database.execute(f"ALTER {scope.format(**names)} SET {style} = '{value}'")
+    columns = "at timestamptz, day date, took interval, raw bytea, f float8, g float4, price money, list float8[]"
+    rig.database.execute(f"CREATE TABLE t (id int PRIMARY KEY, touched int, {columns})")
+    rig.database.execute(
+        "INSERT INTO t VALUES (1, 0, '2024-02-29 23:59:59.123456+00', '2024-02-29', '1 year 2 days 03:04:05', "
+        "'\\x00ff', 0.1::float8 + 0.2, 0.1, 1234.5, '{0.30000000000000004}')"
+    )
+    rig.run()
+    (read,) = rig.target["public.t"].values()
+    before = {**read, "touched": 1}
+    rig.database.execute("UPDATE t SET touched = 1")
+    rig.run()
+    (told,) = rig.target["public.t"].values()
+    assert told == before
+
+
+QUIET = {
+    "domain": "ALTER DOMAIN short ADD CHECK (length(VALUE) < 90); ALTER DOMAIN short SET DEFAULT 'x'",
+    "set": "ALTER TABLE t SET (fillfactor = 50); ALTER TABLE t ALTER v SET STORAGE EXTERNAL",
+    "vacuum full": "VACUUM FULL t",
+    "cluster": "CLUSTER t USING t_pkey",
+    "identity": "ALTER TABLE t REPLICA IDENTITY FULL",
+    "generated": (
+        "ALTER TABLE t ADD COLUMN s int GENERATED ALWAYS AS (id * 2) STORED;"
+        "ALTER TABLE t ALTER COLUMN s SET EXPRESSION AS (id * 3)"
+    ),
+    "virtual": "ALTER TABLE t ADD COLUMN w int GENERATED ALWAYS AS (id * 2) VIRTUAL",
+    "inheritance": "CREATE TABLE child () INHERITS (t); INSERT INTO child VALUES (77, 'of the child')",
+}
+
+
+@pytest.mark.parametrize("change", QUIET)
+def test_changes_that_concern_no_row(rig: Rig, change: str, caplog: pytest.LogCaptureFixture) -> None:
+    execute(rig.database, "CREATE DOMAIN short AS text; CREATE TABLE t (id int PRIMARY KEY, v short)")
+    execute(rig.database, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    before = len(rig.reads)
+    execute(rig.database, QUIET[change])
+    rig.database.execute("UPDATE t SET v = 'c' WHERE id = 1")
+    rig.run()
+    own = {(1,): {"id": 1, "v": "c"}, (2,): {"id": 2, "v": "b"}}
+    assert rig.target["public.t"] == own
+    assert len(rig.reads) == before
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("server", ["database16", "database15"])
+def test_older_servers(request: pytest.FixtureRequest, tmp_path: Path, server: str) -> None:
+    with Rig(request.getfixturevalue(server), tmp_path / "pipeline") as rig:
+        execute(rig.database, ROOT)
+        rig.source["table.include.list"] = "public.root"
+        rig.run()
+        execute(rig.database, f"{CHANGES['attach']}; {CHANGES['truncate']}")
+        follow(rig, "root")
