@@ -1,4 +1,8 @@
-"""The processes below this one: Spark's JVM, its Python workers, and what a script has started on the way to them."""
+"""The descendants of this process: Spark's JVM, its Python workers, and the shells between them.
+
+A worker whose JVM has been killed is no longer below this process in the process tree: init adopts it. So all
+descendants carry a mark in their environment, which they inherit.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +11,70 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 _PROC = Path("/proc")
 _POLL_S = 0.02
+_KILLED_S = 1.0
+"""A killed process is gone as soon as the kernel has freed what it held."""
+_MARK = f"TIDELOG_COMMAND_{uuid.uuid4().hex}"
 
 
-class Process(NamedTuple):
+@dataclass(frozen=True)
+class Process:
     pid: int
     started: str
     """Tells two processes apart that get the same pid one after the other."""
+    parent: int = field(compare=False)
+    """Changes when the parent ends."""
+
+
+def mark_descendants() -> None:
+    """Every process that is started from now on is known as a descendant, whatever becomes of its parent."""
+    os.environ[_MARK] = "1"
 
 
 def descendants() -> list[Process]:
-    """All processes below this one."""
+    """All processes that this one has started, directly or indirectly. Without /proc, orphans are missing."""
     children: dict[int, list[Process]] = {}
-    for process, parent in _running():
-        children.setdefault(parent, []).append(process)
+    for process in _running():
+        above = os.getpid() if _is_marked(process) else process.parent
+        children.setdefault(above, []).append(process)
     found = list(children.get(os.getpid(), ()))
     for process in found:  # grows meanwhile
         found += children.get(process.pid, ())
     return found
 
 
-def end(doomed: list[Process], seconds: float) -> None:
-    """Asks the direct children to end, which end their own; kills what is left after some seconds."""
-    for process, parent in _running():
-        if parent == os.getpid() and process in doomed:
-            _send(process, signal.SIGTERM)
+def end_descendants(seconds: float) -> None:
+    """Asks the topmost processes to end, and their children once they are orphans; kills what is left after some
+    seconds. What they start meanwhile ends too."""
+    asked: set[Process] = set()
     deadline = time.monotonic() + seconds
-    while (left := _still_running(doomed)) and time.monotonic() < deadline:
+    while (left := descendants()) and time.monotonic() < deadline:
+        pids = {process.pid for process in left}
+        for process in left:
+            if process.parent not in pids and process not in asked:
+                _send(process, signal.SIGTERM)
+                asked.add(process)
         time.sleep(_POLL_S)
-    for process in left:
-        _send(process, signal.SIGKILL)
+    deadline = time.monotonic() + _KILLED_S
+    while (left := descendants()) and time.monotonic() < deadline:
+        for process in left:
+            _send(process, signal.SIGKILL)
+        time.sleep(_POLL_S)
 
 
-def _still_running(doomed: list[Process]) -> list[Process]:
-    return [process for process, _ in _running() if process in doomed]
+def _is_marked(process: Process) -> bool:
+    if process.pid == os.getpid():
+        return False
+    try:
+        return f"{_MARK}=".encode() in (_PROC / str(process.pid) / "environ").read_bytes()
+    except OSError:  # another user's process, one that has just ended, or no /proc
+        return False
 
 
 def _send(process: Process, number: signal.Signals) -> None:
@@ -53,25 +82,25 @@ def _send(process: Process, number: signal.Signals) -> None:
         os.kill(process.pid, number)
 
 
-def _running() -> Iterator[tuple[Process, int]]:
-    """The processes of this machine and their parents' pids, without those that have ended and are not reaped yet."""
+def _running() -> Iterator[Process]:
+    """The processes of this machine, without those that have ended and are not reaped yet."""
     return _from_proc() if (_PROC / "self/stat").exists() else _from_ps()
 
 
-def _from_proc() -> Iterator[tuple[Process, int]]:
+def _from_proc() -> Iterator[Process]:
     for file in _PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has just ended
             fields = file.read_text(errors="replace").rpartition(")")[2].split()
             state, parent, started = fields[0], fields[1], fields[19]
             if state not in "ZX":
-                yield Process(int(file.parent.name), started), int(parent)
+                yield Process(int(file.parent.name), started, int(parent))
 
 
-def _from_ps() -> Iterator[tuple[Process, int]]:
+def _from_ps() -> Iterator[Process]:
     """Where there is no /proc, as on macOS."""
     command = ["ps", "-A", "-o", "pid=,ppid=,stat=,lstart="]
     shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     for line in shown.splitlines():
         pid, parent, state, started = line.split(maxsplit=3)
         if not state.startswith("Z"):
-            yield Process(int(pid), started), int(parent)
+            yield Process(int(pid), started, int(parent))

@@ -29,7 +29,8 @@ INTERRUPTED = "tidelog: interrupted"
 
 
 def end_on_signals() -> None:
-    """From now on, a signal ends this process at once."""
+    """From now on, a signal ends this process and what it starts, at once."""
+    processes.mark_descendants()
     main_pid = os.getpid()
 
     def end(number: int, _: FrameType | None) -> None:
@@ -53,15 +54,14 @@ def end_at_once(code: int, last_words: str, file: int = _STDOUT) -> None:
 def end_descendants() -> None:
     """Ends the processes that this command started, such as Spark's JVM. What their end makes other threads print is
     not shown."""
-    found = processes.descendants()
-    if not found:
+    if not processes.descendants():
         return
     for stream in (sys.stdout, sys.stderr):
         _try_briefly(stream.flush)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for file in (_STDOUT, _STDERR):
         os.dup2(nowhere, file)
-    processes.end(found, _PROCESSES_END_S)
+    processes.end_descendants(_PROCESSES_END_S)
 
 
 def _try_briefly(write: Callable[[], object]) -> None:
