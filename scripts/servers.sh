@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what the tests need and no Python package brings: PostgreSQL 15 and Chromium from Debian, Kafka's jars, and
-# an archive of the classes that Spark loads, with which its JVM starts in half the time.
-# With names, only those: `scripts/servers.sh chromium`.
+# an archive of the classes that Spark loads, with which its JVM starts in half the time. All at the same time: most of
+# it is waiting for downloads. With names, only those: `scripts/servers.sh chromium`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,4 +36,9 @@ archive() {
 }
 
 [ $# -gt 0 ] || set -- postgres kafka chromium archive
-for each; do "$each"; done
+installations=()
+for name; do
+  "$name" &
+  installations+=($!)
+done
+for installation in "${installations[@]}"; do wait "$installation"; done

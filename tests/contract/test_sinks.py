@@ -616,3 +616,21 @@ def numbers(target: Rig, version: Table, column: str) -> dict[int, int]:
     found = target.content(version)
     kind = pa.int32() if pa.types.is_date(found[column].type) else pa.int64()
     return dict(zip(found["id"].to_pylist(), found[column].cast(kind).to_pylist(), strict=True))
+
+
+FLOATS = table(Column("id", "float8"), Column("v", "int4"), name="floats", id=7)
+
+
+@pytest.mark.parametrize("kind", ["float8", "float4"])
+def test_zero_and_negative_zero_are_one_key(rig: Make, kind: str) -> None:
+    """PostgreSQL tells the old key of a row whose zero changes its sign, and regards both as one key."""
+    floats = replace(FLOATS, columns=(Column("id", kind, number=1), Column("v", "int4", number=2)))
+    target = rig()
+    target.feed((floats, [c(id=-0.0, v=1), c(id=1.0, v=2), c(id=float("nan"), v=3)]))
+    target.feed((floats, [u({"id": -0.0}, id=0.0, v=4), u(id=float("nan"), v=5)]))
+    target.feed((floats, [u({"id": 0.0}, id=-0.0, v=6), u({"id": -0.0}, id=0.0, v=7), u(id=0.0, v=8)]))
+    assert sorted(row["v"] for row in target.read(floats)) == [2, 5, 8]
+    target.feed((floats, [c(id=-0.0, v=9), d(id=float("nan"))]))
+    assert sorted(row["v"] for row in target.read(floats)) == [2, 9]
+    target.feed((floats, [d(id=-0.0)]))
+    assert [row["v"] for row in target.read(floats)] == [2]

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.core.fold import Run
+from tidelog.core.fold import Run, without_negative_zeros
 from tidelog.core.metadata import BEFORE, META
 from tidelog.core.moments import texts
 from tidelog.errors import UnsupportedChange
@@ -287,6 +287,16 @@ def _plain(value: Any) -> str:
 
 def conform(version: Table, newest: Table, rows: pa.Table, selection: Selection, shape: pa.Schema, parse: Parse) -> Run:
     """Rows of `version` in the shape of `newest`; columns whose value only the source can tell are `unknown`."""
+    run = _in_newest_shape(version, newest, rows, selection, shape, parse)
+    rows = run.rows
+    for name in selection.key_of(newest):
+        rows = rows.set_column(rows.column_names.index(name), rows.field(name), without_negative_zeros(rows[name]))
+    return replace(run, rows=rows)
+
+
+def _in_newest_shape(
+    version: Table, newest: Table, rows: pa.Table, selection: Selection, shape: pa.Schema, parse: Parse
+) -> Run:
     key, whole = selection.key_of(newest), version.old_image == "full"
     if version == newest:
         return Run(_narrow_before(rows, {k: k for k in key}, shape), whole=whole)
@@ -315,7 +325,7 @@ def _narrow_before(rows: pa.Table, key: dict[str, str], shape: pa.Schema) -> pa.
 
 def _narrow(before: pa.StructArray, key: dict[str, str], kind: pa.StructType) -> pa.StructArray:
     whole = dict(zip([f.name for f in before.type], before.flatten(), strict=True))
-    columns = [_cast(whole[old], kind.field(new).type) for new, old in key.items()]
+    columns = [without_negative_zeros(_cast(whole[old], kind.field(new).type)) for new, old in key.items()]
     absent = pa.array(np.asarray(before.is_null()))
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=absent)
 

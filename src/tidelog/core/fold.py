@@ -150,6 +150,11 @@ def match(keys: pa.Table, found: pa.Table, key: Sequence[str]) -> Ints:
     return where[codes[: keys.num_rows]]
 
 
+def without_negative_zeros(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The column with 0.0 for -0.0. Databases and merges regard the two as one key, and dictionaries as two values."""
+    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
+
+
 def encode(keys: pa.Table) -> Ints:
     """A small number per row, equal for equal keys; all below the number of rows."""
     codes = np.zeros(keys.num_rows, np.int64)
@@ -163,6 +168,7 @@ def encode(keys: pa.Table) -> Ints:
 
 def _encode(column: pa.ChunkedArray | pa.Array) -> tuple[Ints, int]:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    whole = without_negative_zeros(whole)
     coded = whole.dictionary_encode(null_encoding="encode")
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.unify_dictionaries().combine_chunks()

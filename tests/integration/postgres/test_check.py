@@ -16,8 +16,8 @@ from tidelog.errors import ConfigError
 ROLE = "limited"
 
 
-def config(database: Database, **options: str) -> Config:
-    base = {
+def options(database: Database) -> dict[str, str]:
+    return {
         "database.hostname": database.host,
         "database.port": str(database.port),
         "database.user": database.user,
@@ -25,7 +25,10 @@ def config(database: Database, **options: str) -> Config:
         "database.dbname": database.dbname,
         "slot.name": f"slot_{database.dbname}",
     }
-    return read({**base, **{name.replace("__", "."): text for name, text in options.items()}})
+
+
+def config(database: Database, **more: str) -> Config:
+    return read({**options(database), **{name.replace("__", "."): text for name, text in more.items()}})
 
 
 def as_limited(database: Database, **options: str) -> Config:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from tests.integration.postgres.test_check import config
+from tests.integration.postgres.test_check import config, options
+from tests.patience import ENOUGH_S, wait_until
 from tests.servers import Database, Postgres
+from tidelog.connectors.postgres import lock_waits
 from tidelog.connectors.postgres.connector import PostgresConnector
 from tidelog.errors import ConfigError, PositionLost, TransientError
 
@@ -81,3 +89,93 @@ def test_a_lost_slot_publishes_nothing(database: Database) -> None:
     with pytest.raises(PositionLost):
         PostgresConnector(config(database)).prepare(resuming=True)
     assert database.execute(PUBLICATIONS) == [(0,)]
+
+
+# -- waits for other sessions ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(database: Database) -> Database:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    return database
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_waits, "_FIRST_REPORT_S", 0.2)
+    monkeypatch.setattr(lock_waits, "_NEXT_REPORT_S", 0.2)
+
+
+def prepared_in_background(connector: PostgresConnector) -> Future[int]:
+    future: Future[int] = Future()
+    Thread(target=lambda: future.set_result(connector.prepare()), daemon=True).start()
+    return future
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(
+    ("statement", "action"),
+    [
+        ("LOCK TABLE t IN ACCESS EXCLUSIVE MODE", "Creating the publication tidelog"),
+        ("INSERT INTO t VALUES (1)", "Creating the replication slot slot_test"),
+    ],
+)
+def test_a_start_that_waits_for_another_session_names_it(
+    table: Database, caplog: pytest.LogCaptureFixture, statement: str, action: str
+) -> None:
+    with table.connect(autocommit=False) as other:
+        other.execute("SET application_name = 'nightly load'")
+        other.execute(statement)
+        pid = other.info.backend_pid
+        prepared = prepared_in_background(PostgresConnector(config(table)))
+        wait_until(lambda: "nightly load" in caplog.text, "a warning that names the other session")
+        other.rollback()
+    assert prepared.result(ENOUGH_S) > 0
+    (warning, *_) = [r.message for r in caplog.records if "takes long" in r.message]
+    assert warning.startswith(action)
+    assert f"Server process {pid}: 'nightly load' as" in warning
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_start_names_a_prepared_transaction_that_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    with Postgres.start(18, settings={"max_prepared_transactions": 1}) as server:
+        database = server.create_database("with_prepared")
+        database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        with database.connect(autocommit=False) as other:
+            other.execute("INSERT INTO t VALUES (1)")
+            other.execute("PREPARE TRANSACTION 'forgotten'")
+        prepared = prepared_in_background(PostgresConnector(config(database)))
+        wait_until(lambda: "pg_prepared_xacts" in caplog.text, "a warning that speaks of the prepared transaction")
+        database.execute("ROLLBACK PREPARED 'forgotten'")
+        assert prepared.result(ENOUGH_S) > 0
+
+
+def test_a_slot_that_is_being_created_is_waited_for(table: Database) -> None:
+    connector = PostgresConnector(config(table))
+    with table.connect(autocommit=False) as other:
+        other.execute("INSERT INTO t VALUES (1)")
+        prepared = prepared_in_background(connector)
+        slots = "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+        wait_until(lambda: table.execute(slots), "the unfinished slot")
+        for action in (connector.lag, connector.reach, PostgresConnector(config(table)).prepare):
+            with pytest.raises(TransientError, match=rf"is still being created.*{other.info.backend_pid}"):
+                action()
+        other.rollback()
+    assert prepared.result(ENOUGH_S) > 0
+    connector.close()
+
+
+def test_a_start_that_was_killed_leaves_no_slot_behind(table: Database, tmp_path: Path) -> None:
+    """The server ends the statement although the transaction that it waits for is still open."""
+    definition = tmp_path / "shop.yaml"
+    source = {"connector": "postgres", **options(table)}
+    definition.write_text(json.dumps({"name": "shop", "source": source, "sink": {"type": "console"}}))
+    slots = "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+    with table.connect(autocommit=False) as other:
+        other.execute("INSERT INTO t VALUES (1)")
+        command = [sys.executable, "-m", "tidelog", "capture", str(definition)]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as capture:
+            wait_until(lambda: table.execute(slots), "the unfinished slot")
+            capture.kill()
+        wait_until(lambda: not table.execute(slots), "the end of the unfinished slot")
+        other.rollback()

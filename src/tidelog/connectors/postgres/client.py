@@ -80,6 +80,11 @@ class Session:
         return self._connection.info.server_version
 
     @property
+    def backend_pid(self) -> int:
+        """The server's process of this connection."""
+        return self._connection.info.backend_pid
+
+    @property
     def closed(self) -> bool:
         """Also after the server, or something on the way, has cut it."""
         return self._connection.closed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
-from tidelog.connectors.postgres import check, publication, survey
+from tidelog.connectors.postgres import check, lock_waits, publication, survey
 from tidelog.connectors.postgres.catalog import Catalog
 from tidelog.connectors.postgres.client import LOG_END, REPLAYED, Session, lsn_text
 from tidelog.connectors.postgres.config import Config
@@ -15,7 +16,7 @@ from tidelog.connectors.postgres.scene import Scene, observe
 from tidelog.connectors.postgres.sqlstate import START_OVER
 from tidelog.contracts import Finding, Lag
 from tidelog.core.settings import nearest
-from tidelog.errors import ConfigError, PositionLost, TidelogError
+from tidelog.errors import ConfigError, PositionLost, TidelogError, TransientError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
@@ -26,10 +27,12 @@ SELECT confirmed_flush_lsn - '0/0'::pg_lsn, wal_status, safe_wal_size, plugin,
        pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
                        confirmed_flush_lsn),
        pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
-                       restart_lsn)
+                       restart_lsn),
+       active_pid
   FROM pg_replication_slots
  WHERE slot_name = %s
 """
+"""Columns by number; the first is NULL while the slot is being created."""
 
 _VIA_ROOT = "WITH (publish_via_partition_root = true)"
 
@@ -51,7 +54,8 @@ class Slot:
             )
         if self._config.streaming and (problem := check.cannot_stream(session.version)):
             raise ConfigError(problem.meaning, hint=problem.cure)
-        slots = session.query(_SLOT, [self._config.slot])
+        lock_waits.end_with_client(session)
+        slots = self._found(session)
         if slots and slots[0][3] != "pgoutput":
             raise ConfigError(
                 f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
@@ -88,16 +92,29 @@ class Slot:
         """Creates or alters the publication; returns whether it was created."""
         name = self._config.publication
         exists = bool(session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]))
-        if self._config.autocreate == "all_tables":
+        action = f"{'Altering' if exists else 'Creating'} the publication {name}"
+        with lock_waits.reported(self._config, session, action):
+            if self._config.autocreate == "all_tables":
+                if not exists:
+                    session.query(f"CREATE PUBLICATION {name} FOR ALL TABLES {_VIA_ROOT}")
+                return not exists
+            tables = ", ".join(r.quoted for r in scene.published)
             if not exists:
-                session.query(f"CREATE PUBLICATION {name} FOR ALL TABLES {_VIA_ROOT}")
-            return not exists
-        tables = ", ".join(r.quoted for r in scene.published)
-        if not exists:
-            session.query(f"CREATE PUBLICATION {name} FOR TABLE {tables} {_VIA_ROOT}")
-        elif publication.listed_tables(session, name) != {(r.schema, r.name) for r in scene.published}:
-            session.query(f"ALTER PUBLICATION {name} SET TABLE {tables}")
+                session.query(f"CREATE PUBLICATION {name} FOR TABLE {tables} {_VIA_ROOT}")
+            elif publication.listed_tables(session, name) != {(r.schema, r.name) for r in scene.published}:
+                session.query(f"ALTER PUBLICATION {name} SET TABLE {tables}")
         return not exists
+
+    def _found(self, session: Session) -> list[tuple[Any, ...]]:
+        """The slot's row; `TransientError` while somebody is still creating the slot."""
+        found = session.query(_SLOT, [self._config.slot])
+        if found and found[0][0] is None:
+            pid = found[0][-1]
+            reason = lock_waits.describe(session, pid) if pid is not None else "."
+            raise TransientError(
+                f"The replication slot {self._config.slot} is still being created, by server process {pid}{reason}"
+            )
+        return found
 
     def publish(self, session: Session, tables: Sequence[Table]) -> None:
         """Add these tables to the publication, if it is ours and lists its tables."""
@@ -145,7 +162,7 @@ class Slot:
         )
 
     def _ensure_slot(self, session: Session) -> int:
-        found = session.query(_SLOT, [self._config.slot])
+        found = self._found(session)
         if found and found[0][1] == "lost":  # of no use to anybody any more
             session.query("SELECT pg_drop_replication_slot(%s)", [self._config.slot])
             found = []
@@ -153,15 +170,16 @@ class Slot:
             recovering = session.query("SELECT pg_is_in_recovery()")[0][0]
             failover = session.version >= 170000 and self._config.failover and not recovering
             extra = ", failover => true" if failover else ""
-            session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
-            found = session.query(_SLOT, [self._config.slot])
+            with lock_waits.reported(self._config, session, f"Creating the replication slot {self._config.slot}"):
+                session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
+            found = self._found(session)
         return int(found[0][0])
 
     def require(self, session: Session, start: int | None) -> int:
         """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
         Returns how far the slot is acknowledged."""
         after = f"after {lsn_text(start)}" if start is not None else "since the last delivered one"
-        found = session.query(_SLOT, [self._config.slot])
+        found = self._found(session)
         if not found:
             raise PositionLost(
                 f"The replication slot {self._config.slot} does not exist any more: changes {after} are lost.",
@@ -197,10 +215,10 @@ class Slot:
             )
 
     def lag(self, session: Session) -> Lag:
-        found = session.query(_SLOT, [self._config.slot])
+        found = self._found(session)
         if not found:
-            raise PositionLost(f"The replication slot {self._config.slot} does not exist any more.", hint=START_OVER)
-        _, _, safe, _, pending, kept = found[0]
+            raise PositionLost(f"There is no replication slot {self._config.slot}.", hint=START_OVER)
+        _, _, safe, _, pending, kept, _ = found[0]
         return Lag(int(pending), int(kept or 0), None if safe is None else int(safe))
 
     def unpublished(self, session: Session, tables: Sequence[Table]) -> list[Table]:
