@@ -421,8 +421,9 @@ class Connector(Protocol):
         """Let the log tell of these tables from now on, where that is up to us."""
 
     def contents(self, ids: Sequence[int]) -> Mapping[int, str]:
-        """By table, a text that differs after rows were changed without an event in the log; nothing for tables that
-        have no such changes. It may differ for other reasons: `unlogged_change` says."""
+        """By table, a text that differs after rows were changed in a way that the log does not tell, or tells
+        ambiguously; nothing for tables that have no such changes. It may differ for other reasons: `unlogged_change`
+        says."""
 
     def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:
         """What changed a table's rows between two texts of `contents`; None if nothing did."""

@@ -21,6 +21,7 @@ from tidelog.core.snapshot import requests
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine.admission import Admission, AdmitEverything, can_be_swept
+from tidelog.engine.catalog_texts import CatalogTexts
 from tidelog.engine.shell import snapshot_command
 from tidelog.errors import ConfigError
 from tidelog.model.schema import Table
@@ -31,6 +32,7 @@ _LOG = logging.getLogger("tidelog.snapshots")
 @dataclass(frozen=True)
 class _Finding:
     contents: Mapping[int, str]
+    """By table, the digest of its text."""
     changes: Mapping[int, UnloggedChange]
     recreated: Mapping[int, str]
     """Tables with an id that is new under a name that is not."""
@@ -41,8 +43,11 @@ class _Finding:
 class CatalogWatch:
     """Used by one thread."""
 
-    def __init__(self, connector: Connector, admission: Admission | AdmitEverything, *, pipeline: str) -> None:
+    def __init__(
+        self, connector: Connector, admission: Admission | AdmitEverything, texts: CatalogTexts, *, pipeline: str
+    ) -> None:
         self._connector = connector
+        self._texts = texts
         self._admission = admission
         self._pipeline = pipeline
         self._interval_s = connector.snapshot_settings().refresh_ms / 1000
@@ -60,7 +65,7 @@ class CatalogWatch:
 
     def contents(self, tables: Sequence[Table]) -> tuple[tuple[int, str], ...]:
         """What to remember of tables that are about to be read."""
-        return _sorted(self._connector.contents([table.id for table in tables]))
+        return _sorted(self._texts.keep(self._connector.contents([table.id for table in tables]), ()))
 
     def follow(self, snapshot: Snapshot, reached: int) -> Snapshot:
         """Request snapshots of the tables whose rows changed without an event; the log is known up to `reached`."""
@@ -83,18 +88,23 @@ class CatalogWatch:
         self._names.update(known.values())
         recreated = {id: name for id, name in names.items() if id not in known and name in self._names}
         recreated = {id: name for id, name in recreated.items() if id not in self._refused}
-        before, now = dict(snapshot.contents), self._connector.contents(list(known))
-        changes = {}
-        for id, text in now.items():
-            if text != before.get(id, text):
-                change = self._connector.unlogged_change(before[id], text)
-                changes.update({id: change} if change is not None else {})
+        before, texts = dict(snapshot.contents), self._connector.contents(list(known))
+        now = self._texts.keep(texts, before.values())
+        differing = [id for id, digest in now.items() if before.get(id, digest) != digest]
+        changes = {id: change for id in differing if (change := self._change(before[id], texts[id])) is not None}
         if changes or recreated:
             self._finding = _Finding(now, changes, recreated, self._connector.log_end())
         elif _sorted(now) != snapshot.contents:
             snapshot = replace(snapshot, contents=_sorted(now))
         self._looked_s = time.monotonic()
         return snapshot
+
+    def _change(self, before: str, text: str) -> UnloggedChange | None:
+        """What changed the rows of a table since the digest `before` was taken."""
+        earlier = self._texts.find(before)
+        if earlier is None:
+            return UnloggedChange("its entry in the catalog changed, and what it was before is not known any more")
+        return self._connector.unlogged_change(earlier, text)
 
     # -- what follows from it ----------------------------------------------------------------------------------
 
@@ -139,7 +149,8 @@ class CatalogWatch:
         if not published:
             return snapshot
         ids = [table.id for table in published]
-        contents = {**dict(snapshot.contents), **self._connector.contents(ids)}
+        before = dict(snapshot.contents)
+        contents = {**before, **self._texts.keep(self._connector.contents(ids), before.values())}
         snapshot = replace(snapshot, known=(*snapshot.known, *ids), contents=_sorted(contents))
         reads = self._connector.snapshot_settings().mode != "no_data"
         for table in published:

@@ -116,6 +116,11 @@ class Home:
         return self.path / "set-aside"
 
     @property
+    def catalog_texts(self) -> Path:
+        """What the catalog showed of each table when its rows were last delivered in full."""
+        return self.path / "catalog.json"
+
+    @property
     def filled_targets(self) -> Path:
         """Which target tables have rows."""
         return self.path / "targets.json"

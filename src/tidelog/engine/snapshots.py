@@ -24,6 +24,7 @@ from tidelog.core.snapshot.state import AT_ONCE, INCREMENTAL, INITIAL, SIGNAL, E
 from tidelog.core.snapshot.world import Bounds, Now
 from tidelog.engine.admission import Admission, AdmitEverything, can_be_swept
 from tidelog.engine.backoff import Backoff
+from tidelog.engine.catalog_texts import CatalogTexts
 from tidelog.engine.catalog_watch import CatalogWatch
 from tidelog.engine.coverage import Coverage
 from tidelog.engine.home import Home
@@ -75,7 +76,7 @@ class Snapshots:
         self._readings: dict[int, CostModel] = {}
         self._channels = Channels(self.settings, home.signals)
         self.notices = Notices(self.settings, home, name)
-        self.watch = CatalogWatch(connector, self._admission, pipeline=name)
+        self.watch = CatalogWatch(connector, self._admission, CatalogTexts(home.catalog_texts), pipeline=name)
         self._begun = False
         self._told = ""
         self.postponed = False

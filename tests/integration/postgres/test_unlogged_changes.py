@@ -294,3 +294,88 @@ def test_older_servers(request: pytest.FixtureRequest, tmp_path: Path, server: s
         rig.run()
         execute(rig.database, f"{CHANGES['attach']}; {CHANGES['truncate']}")
         follow(rig, "root")
+
+
+AMBIGUOUS = {
+    "rewritten under the same type": (
+        "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ALTER b TYPE int USING b * 100;UPDATE t SET b = 7 WHERE id = 3"
+    ),
+    "rewritten in the transaction of a change": (
+        "BEGIN; UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ALTER b TYPE text USING 'n' || b;"
+        "ALTER TABLE t ALTER b TYPE int USING length(b); COMMIT"
+    ),
+    "replaced": (
+        "UPDATE t SET b = 11 WHERE id = 1; INSERT INTO t VALUES (4, 40); ALTER TABLE t DROP b;"
+        "ALTER TABLE t ADD b int DEFAULT 9"
+    ),
+    "replaced by an empty one": "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t DROP b; ALTER TABLE t ADD b int",
+    "added twice": (
+        "ALTER TABLE t ADD c int DEFAULT 1; INSERT INTO t VALUES (4, 4, 4); ALTER TABLE t DROP c;"
+        "INSERT INTO t VALUES (5, 5); ALTER TABLE t ADD c int DEFAULT 9"
+    ),
+    "replaced online": (
+        "UPDATE t SET id = id + 10; ALTER TABLE t RENAME b TO b2; ALTER TABLE t ADD b int;"
+        "UPDATE t SET b = 5 WHERE id = 11; ALTER TABLE t DROP b2"
+    ),
+    "swapped names": (
+        "ALTER TABLE t ADD c int DEFAULT 1; UPDATE t SET c = id; ALTER TABLE t RENAME b TO x;"
+        "ALTER TABLE t RENAME c TO b; ALTER TABLE t RENAME x TO c; UPDATE t SET b = 99 WHERE id = 2"
+    ),
+    "a key that was gone for a while": (
+        "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES (1, 77);"
+        "DELETE FROM t WHERE b = 77; ALTER TABLE t ADD PRIMARY KEY (id); ALTER TABLE t REPLICA IDENTITY DEFAULT"
+    ),
+}
+
+
+@pytest.mark.parametrize("change", AMBIGUOUS)
+@pytest.mark.parametrize("history", ["only a snapshot", "with changes"])
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_columns_of_which_the_log_names_only_one(rig: Rig, change: str, history: str, when: str) -> None:
+    """Rows that changed before the columns did, in one batch."""
+    execute(rig.database, "CREATE TABLE t (id int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)")
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    if history == "with changes":
+        rig.database.execute("UPDATE t SET b = b + 1")
+        rig.run()
+    if when == "stopped":
+        rig.crash()
+    execute(rig.database, AMBIGUOUS[change])
+    follow(rig, "t")
+
+
+@pytest.mark.parametrize("statement", ["", "UPDATE t SET v = 'c' WHERE id = 1"])
+def test_a_column_that_is_no_longer_generated(rig: Rig, statement: str) -> None:
+    columns = "id int PRIMARY KEY, g int GENERATED ALWAYS AS (id * 2) STORED, v text"
+    execute(rig.database, f"CREATE TABLE t ({columns}); INSERT INTO t VALUES (1), (2)")
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    execute(rig.database, f"ALTER TABLE t ALTER g DROP EXPRESSION; {statement}")
+    follow(rig, "t")
+    assert [row["g"] for row in rig.target["public.t"].values()] == [2, 4]
+
+
+NO_DOUBT = {
+    "another column": "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ADD c int DEFAULT 5; UPDATE t SET c = 6",
+    "another name": "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t RENAME b TO c; UPDATE t SET c = 6 WHERE id = 2",
+    "constraints": "ALTER TABLE t ALTER b SET DEFAULT 7; ALTER TABLE t ALTER b SET NOT NULL; INSERT INTO t VALUES (4)",
+    "an index": "CREATE INDEX ON t (b); REINDEX TABLE CONCURRENTLY t; UPDATE t SET b = 6 WHERE id = 2",
+    "a new default": "ALTER TABLE t ADD c float8 DEFAULT random()",
+}
+
+
+@pytest.mark.parametrize("change", NO_DOUBT)
+def test_columns_that_leave_no_doubt(rig: Rig, change: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The table is not read again."""
+    execute(rig.database, "CREATE TABLE t (id int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)")
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    rig.crash()
+    before = len(rig.reads)
+    execute(rig.database, NO_DOUBT[change])
+    rig.run()
+    rig.crash()
+    rig.run()
+    assert len(rig.reads) == before
+    assert warnings(caplog) == []

@@ -136,7 +136,7 @@ class Catalog:
 
         The catalog knows what a column is, beyond its name, only while it still shows the very columns of the
         message. When it has moved on, a column that was known keeps its identity, and that of a new one is unsure."""
-        attributes = [a for a in self._attributes([relation.oid]).get(relation.oid, []) if not a.generated]
+        attributes = [a for a in attributes_of(self._session, [relation.oid]).get(relation.oid, []) if not a.generated]
         self._learn([c.type_oid for c in relation.columns])
         shown = [_as_relation(a) for a in attributes] == [replace(c, in_identity=False) for c in relation.columns]
         if shown:
@@ -234,12 +234,6 @@ class Catalog:
             return ()
         return tuple(c.name for c in relation.columns if c.in_identity)
 
-    def _attributes(self, oids: Sequence[int]) -> dict[int, list[Attribute]]:
-        found: dict[int, list[Attribute]] = {}
-        for oid, *attribute in self._session.query(_COLUMNS, [list(oids)]):
-            found.setdefault(oid, []).append(_attribute(attribute))
-        return found
-
     def _keys(self, oids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         return {oid: tuple(names) for oid, names in self._session.query(_KEYS, [list(oids)]) if names}
 
@@ -263,6 +257,14 @@ class Catalog:
         if element:
             return Resolved(f"{self._types[element].name}[]")
         return Resolved(_KINDS.get(kind, name))
+
+
+def attributes_of(session: Session, oids: Sequence[int]) -> dict[int, list[Attribute]]:
+    """By table, the columns as the catalog has them now, generated ones included."""
+    found: dict[int, list[Attribute]] = {}
+    for oid, *attribute in session.query(_COLUMNS, [list(oids)]):
+        found.setdefault(oid, []).append(_attribute(attribute))
+    return found
 
 
 def _as_relation(attribute: Attribute) -> RelationColumn:

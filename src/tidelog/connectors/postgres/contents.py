@@ -1,22 +1,30 @@
-"""Changes of a table's rows that are not in the log: of its partitions, and of the types that render its values.
+"""Changes of a table's rows that are not in the log, or that the log tells ambiguously.
 
 `ATTACH PARTITION`, `DETACH PARTITION`, `DROP TABLE` and `TRUNCATE` of one partition write no event of the root.
 `ALTER TYPE … RENAME VALUE` changes the text of every stored value, and so does adding or dropping an attribute of a
-composite type. All of them show in the catalog. `describe` reads that part of the catalog as a text for each table, and
-`difference` compares two of these texts.
+composite type.
+
+Where rows and columns change while nobody reads, the log names columns and leaves open which ones it means: a column
+may have been replaced by another one of its name and type, computed anew without changing its type, or may have been
+generated before, and a key may have been another one for a while (`_of_columns`, `_of_key`).
+
+All of them show in the catalog. `describe` reads that part of the catalog as a text for each table, and `difference`
+compares two of these texts.
 
 Harmless changes give no difference: a new partition that was created as one, an attached partition without rows, a
-rewrite of a partition's file that kept its rows (`VACUUM FULL`, `CLUSTER`), and a new label of an enum.
+rewrite of a partition's file that kept its rows (`VACUUM FULL`, `CLUSTER`), a new label of an enum, and a column that
+is added, dropped, renamed or retyped.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Any
 
+from tidelog.connectors.postgres.catalog import Attribute, attributes_of
 from tidelog.connectors.postgres.client import Session
 from tidelog.contracts import UnloggedChange
 from tidelog.errors import TidelogError, TransientError
@@ -65,6 +73,16 @@ SELECT u.root::bigint, 'attributes', t.oid::bigint,
 """
 """Types that were created by users have numbers from 16384 on."""
 
+_TABLES = """
+SELECT c.oid::bigint, c.relnatts, coalesce(p.oid, 0)::bigint, coalesce(p.conkey, i.indkey::int2[])
+  FROM pg_class c
+  LEFT JOIN pg_constraint p ON p.conrelid = c.oid AND p.contype = 'p'
+  LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident AND c.relreplident = 'i'
+ WHERE c.oid = ANY(%s)
+"""
+"""`relnatts` is the highest number that any column ever had. A primary key is known by its constraint: REINDEX
+CONCURRENTLY gives it another index."""
+
 _MEMBERS = """
 SELECT c.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind = 'r',
        EXISTS (SELECT FROM pg_attribute a JOIN pg_attribute s ON s.attrelid = a.attrelid AND s.attnum = -1
@@ -100,17 +118,26 @@ class _Member:
 
 
 def describe(session: Session, ids: Sequence[int]) -> dict[int, str]:
-    """For each table that has partitions, or values of enums or composite types, the part of the catalog that shows
-    unlogged changes."""
-    contents: dict[int, dict[str, dict[str, Any]]] = {}
-    for (oid,) in session.query(_PARTITIONED, [list(ids)]):
-        contents[oid] = {"partitions": {}}
-    for root, oid, file, attached in session.query(_PARTITIONS, [list(contents)]) if contents else []:
+    """For each table, the part of the catalog that shows unlogged changes."""
+    contents: dict[int, dict[str, Any]] = {}
+    for oid, attributes in attributes_of(session, ids).items():
+        contents[oid] = {"columns": {str(a.number): _column(a) for a in attributes}, "file": attributes[0].storage}
+    for oid, last_number, constraint, numbers in session.query(_TABLES, [list(ids)]):
+        contents.setdefault(oid, {}).update(last=last_number, key=[constraint, list(numbers or ())])
+    partitioned = [oid for (oid,) in session.query(_PARTITIONED, [list(ids)])]
+    for oid in partitioned:
+        contents[oid]["partitions"] = {}
+    for root, oid, file, attached in session.query(_PARTITIONS, [partitioned]) if partitioned else []:
         contents[root]["partitions"][str(oid)] = [file, attached]
     for root, kind, oid, value in session.query(_TYPES, [list(ids)]):
         shown = _short(value) if kind == "labels" else value
         contents.setdefault(root, {}).setdefault(kind, {})[str(oid)] = shown
     return {oid: json.dumps(found, sort_keys=True, separators=(",", ":")) for oid, found in contents.items()}
+
+
+def _column(attribute: Attribute) -> list[Any]:
+    kind = [attribute.type_oid, attribute.modifier]
+    return [attribute.name, kind, attribute.generated, attribute.definition]
 
 
 def _short(label: str) -> str:
@@ -121,6 +148,8 @@ def difference(session: Session, before: str, now: str) -> UnloggedChange | None
     """What changed a table's rows between two texts of `describe`; None if nothing did."""
     old, new = json.loads(before), json.loads(now)
     changes = [*_of_types(old, new)]
+    if "columns" in old and "columns" in new:
+        changes += [*_of_columns(old, new), *_of_key(old, new)]
     if "partitions" in old and "partitions" in new:
         changes += _of_partitions(session, old["partitions"], new["partitions"])
     if not changes:
@@ -141,6 +170,35 @@ def _of_types(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedCh
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """A label or a type that is new, or gone, is no value of a row that was there before."""
     return any(old[oid] != new[oid] for oid in old.keys() & new.keys())
+
+
+# -- columns -------------------------------------------------------------------------------------------------------
+
+
+def _of_columns(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[UnloggedChange]:
+    before, now = old["columns"], new["columns"]
+    numbers_before = {name: number for number, (name, *_) in before.items()}
+    added = [name for number, (name, *_) in now.items() if int(number) > old["last"]]
+    if added and len(added) < new["last"] - old["last"]:
+        yield UnloggedChange(f"columns were added and dropped again before {' and '.join(added)}")
+    for number, (name, kind, is_generated, definition) in now.items():
+        if is_generated:  # the log does not carry it
+            continue
+        if numbers_before.get(name, number) != number:
+            yield UnloggedChange(f"another column is now called {name}")
+            continue
+        if number not in before:
+            continue
+        _, kind_before, was_generated, definition_before = before[number]
+        if was_generated:
+            yield UnloggedChange(f"the column {name} is no longer generated")
+        elif kind == kind_before and definition != definition_before and old["file"] != new["file"]:
+            yield UnloggedChange(f"the values of the column {name} may have been rewritten")
+
+
+def _of_key(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[UnloggedChange]:
+    if old.get("key") != new.get("key"):
+        yield UnloggedChange("its key was changed")
 
 
 # -- partitions ----------------------------------------------------------------------------------------------------

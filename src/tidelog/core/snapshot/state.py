@@ -175,8 +175,8 @@ class Snapshot:
     """Of each table that was captured once, the marks of `Connector.log_coverage`; none while the log leaves out
     changes of it."""
     contents: tuple[tuple[int, str], ...] = ()
-    """By table, the connector's text of what the log does not tell (`Connector.contents`), as it was when the target
-    last began to follow it."""
+    """By table, the digest of the connector's text of what the log does not tell (`Connector.contents`), as it was when
+    the target last began to follow it."""
     settling: tuple[tuple[int, int], ...] = ()
     """Tables whose snapshot is over, and the position until which the log may still speak of rows that were left out
     because they had moved on; 0 while it is not known."""
