@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
+from tests.integration.postgres.test_check import options
+from tests.patience import wait_until
 from tests.servers import Database
 from tidelog.connectors.postgres import lookup
 from tidelog.connectors.postgres.connector import PostgresConnector, create
+from tidelog.contracts import Scan
+from tidelog.model.schema import Table
 
 KEYS = {
     "bigint": "-9223372036854775808",
@@ -48,8 +53,7 @@ def connector(database: Database) -> Iterator[PostgresConnector]:
 
 def by_keys(connector: PostgresConnector, columns: Sequence[str], keys: pa.Table) -> pa.Table:
     [table] = connector.tables()
-    found = lookup.statements(connector._reader(), table, columns, keys.column_names, keys)
-    return pa.Table.from_batches([b for sql in found for b in connector._select(sql, table, columns)])
+    return pa.Table.from_batches(connector.read_keys(table, columns, keys))
 
 
 DISTANT = [
@@ -88,6 +92,91 @@ def test_keys_with_nulls_and_columns_that_are_gone(connector: PostgresConnector,
     database.execute("INSERT INTO t VALUES (1, NULL, 'x'), (1, 'n', 'y'), (2, NULL, 'z')")
     [table] = connector.tables()
     keys = pa.table({"a": [1, 2], "b": pa.array([None, "n"], pa.string())})
-    [sql] = lookup.statements(connector._reader(), table, ["a", None, "c"], ["a", "b"], keys)
-    found = [b.to_pylist() for b in connector._select(sql, table, ["a", "b", "c"])]
+    session = connector._reader()
+    sql = lookup.statement(session, table, ["a", None, "c"], ["a", "b"], keys)
+    found = [b.to_pylist() for b in connector._select(session, sql, table, ["a", "b", "c"])]
     assert found == [[{"a": 1, "b": None, "c": "x"}]]
+
+
+# -- beside DDL --------------------------------------------------------------------------------------------------------
+
+Read = Callable[[PostgresConnector, Table], Iterator[pa.RecordBatch]]
+ONE = pa.table({"a": pa.array([1], pa.int32())})
+READS: dict[str, Read] = {
+    "all": lambda connector, table: connector.read(table, ["a", "b"]),
+    "by key": lambda connector, table: connector.read_keys(table, ["a", "b"], ONE),
+    "a range": lambda connector, table: connector.read_range(table, ["a", "b"], None, None),
+}
+WAITING = """
+SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+ WHERE NOT l.granted
+"""
+DDL = {
+    "a rewrite": "ALTER TABLE t ADD COLUMN c uuid DEFAULT gen_random_uuid()",
+    "a rewrite of the column": "ALTER TABLE t ALTER COLUMN b TYPE varchar(9) USING b",
+    "another name": "ALTER TABLE t RENAME TO u",
+    "another schema": "CREATE SCHEMA s; ALTER TABLE t SET SCHEMA s; CREATE TABLE t (a int PRIMARY KEY, b varchar(9))",
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("change", DDL)
+def test_rows_are_read_as_they_are_once_a_change_of_the_table_is_done(
+    connector: PostgresConnector, database: Database, change: str, read: str
+) -> None:
+    """A table that is rewritten is empty to whoever looked before, and waited."""
+    database.execute("CREATE TABLE t (a int PRIMARY KEY, b varchar(9))")
+    database.execute("INSERT INTO t VALUES (1, 'x')")
+    [table] = connector.tables()
+    with database.connect(autocommit=False) as other, ThreadPoolExecutor() as pool:
+        for statement in DDL[change].split(";"):
+            other.execute(statement)
+        rows = pool.submit(lambda: pa.Table.from_batches(READS[read](connector, table)).to_pylist())
+        wait_until(lambda: database.execute(WAITING) != [(0,)], "the reader waits")
+        other.commit()
+        assert rows.result() == [{"a": 1, "b": "x"}]
+
+
+def test_a_column_that_is_renamed_meanwhile_is_found(connector: PostgresConnector, database: Database) -> None:
+    database.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
+    database.execute("INSERT INTO t VALUES (1, 'x')")
+    [table] = connector.tables()
+    with database.connect(autocommit=False) as other, ThreadPoolExecutor() as pool:
+        other.execute("ALTER TABLE t RENAME COLUMN b TO c")
+        rows = pool.submit(lambda: pa.Table.from_batches(connector.read(table, ["a", "b"])).to_pylist())
+        wait_until(lambda: database.execute(WAITING) != [(0,)], "the reader waits")
+        other.commit()
+        assert rows.result() == [{"a": 1, "b": "x"}]
+
+
+# -- settings of the server --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["quote_all_identifiers = on", "default_transaction_read_only = on"])
+def test_settings_of_the_database_do_not_matter(database: Database, setting: str) -> None:
+    database.execute('CREATE TABLE "T t" (a int PRIMARY KEY, b text)')
+    database.execute("""INSERT INTO "T t" VALUES (1, 'x')""")
+    database.execute(f"ALTER DATABASE {database.dbname} SET {setting}")
+    connector = create({**options(database), "read.only": "true"})
+    try:
+        assert connector.prepare() > 0
+        [table] = connector.tables()
+        assert connector.maximum(Scan(table, ("a",))) == ("1",)
+        assert pa.Table.from_batches(connector.read(table, ["a", "b"])).to_pylist() == [{"a": 1, "b": "x"}]
+    finally:
+        connector.close()
+
+
+@pytest.mark.parametrize("kind", ["ltree", "citext"])
+def test_a_key_whose_type_is_not_in_the_search_path(database15: Database, kind: str) -> None:
+    database15.execute(f"CREATE SCHEMA ext; CREATE EXTENSION {kind} SCHEMA ext")
+    database15.execute(f"CREATE TABLE t (n int, k ext.{kind}, v int, PRIMARY KEY (n, k))")
+    database15.execute("INSERT INTO t VALUES (1, 'a'), (1, 'B'), (2, 'c')")
+    connector = create(options(database15))
+    try:
+        [table] = connector.tables()
+        rows = pa.Table.from_batches(connector.read(table, ["n", "k"]))
+        assert sorted(rows["k"].to_pylist()) == ["B", "a", "c"]
+        assert pa.Table.from_batches(connector.read_keys(table, ["n", "k"], rows.slice(1))).num_rows == 2
+    finally:
+        connector.close()

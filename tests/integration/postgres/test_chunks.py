@@ -102,6 +102,9 @@ KEYS = {
     "text, blind to case": ("k text COLLATE blind", LETTERS, ""),
     "varchar, bpchar": ("a varchar(9), b char(9)", "'v' || i % 9, 'b' || i", ""),
     "citext": ("k citext", LETTERS, ""),
+    "citext elsewhere": ("k far.citext", LETTERS, ""),
+    "citext elsewhere, int4": ("k far.citext, b int4", LETTERS + ", i", ""),
+    "ltree elsewhere": ("k far.ltree", "('x.y' || i)::far.ltree", ""),
     "uuid": ("k uuid", "md5(i::text)::uuid", ""),
     "numeric": ("k numeric", "(i - 40) * 1.125", ENDS),
     "float8": ("k float8", "(i - 40) / 3.0", ENDS),
@@ -134,6 +137,8 @@ OPTIONAL = {
     "german": "CREATE COLLATION german (provider = icu, locale = 'de')",
     "blind": "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
     "citext": "CREATE EXTENSION citext",
+    "far.citext": "CREATE SCHEMA far; CREATE EXTENSION citext SCHEMA far",
+    "far.ltree": "CREATE SCHEMA far; CREATE EXTENSION ltree SCHEMA far",
 }
 
 
@@ -145,7 +150,7 @@ def names_of(fields: str) -> list[str]:
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_walk_visits_every_row_once(request: pytest.FixtureRequest, kind: str) -> None:
     fields, expression, more = KEYS[kind]
-    special = [OPTIONAL[word] for word in fields.split() if word in OPTIONAL]
+    special = [OPTIONAL[word] for word in fields.replace(",", "").split() if word in OPTIONAL]
     # Only Debian's build has ICU and the extensions.
     database: Database = request.getfixturevalue("database15" if special else "database")
     for statement in (PRELUDE, *special):

@@ -32,9 +32,11 @@ except ImportError as exc:
 _EPOCH_US = 946_684_800_000_000  # 2000-01-01, where PostgreSQL's clock starts
 _RENDERING = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c bytea_output=hex "
-    "-c extra_float_digits=3 -c xmlbinary=base64 -c lc_monetary=C"
+    "-c extra_float_digits=3 -c xmlbinary=base64 -c lc_monetary=C -c quote_all_identifiers=off"
 )
 """Every session renders values alike, so that a value read from a table equals the same value from the log."""
+_WRITABLE = " -c default_transaction_read_only=off"
+"""Some administrators switch writing off by default; a publication, or a signal, is written on purpose."""
 _READ_ONLY = " -c default_transaction_read_only=on"
 _WHOLE = " -c row_security=off"
 
@@ -69,7 +71,7 @@ class Session:
         """`patience_s`: how long to wait for a table that somebody else has locked; 0: as the role is set. `whole`: a
         policy that hides rows is an error, not a smaller table."""
         self._config = config
-        settings = _RENDERING + (_READ_ONLY if read_only else "") + (_WHOLE if whole else "")
+        settings = _RENDERING + (_READ_ONLY if read_only else _WRITABLE) + (_WHOLE if whole else "")
         settings += f" -c lock_timeout={patience_s}s" if patience_s else ""
         with translated(config):
             self._connection = psycopg.connect(_conninfo(config, application, settings=settings), autocommit=True)
@@ -99,6 +101,27 @@ class Session:
         with translated(self._config), self._connection.pipeline(), self._connection.cursor() as cursor:
             cursor.execute(sql)
             return cursor.fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One that only reads; each of its statements sees what is committed when it begins."""
+        self.query("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
+        try:
+            yield
+        finally:
+            if not self.closed:
+                self.query("ROLLBACK")
+
+    def lock(self, source: str) -> bool:
+        """Keep a table as it is until the transaction ends; whether there is a table of this name."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"LOCK TABLE {source} IN ACCESS SHARE MODE")
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return False
+        except psycopg.Error as exc:
+            raise translate(self._config, exc) from exc
+        return True
 
     def copy(self, sql: str, rows: int, size: int) -> Iterator[bytes]:
         """The rows of a query as CSV texts of about `rows` rows or `size` bytes, always whole rows: a text is larger
@@ -288,14 +311,16 @@ def translated(config: Config) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as exc:
-        text = exc.diag.message_primary or sqlstate.reason_of(str(exc))
-        state = exc.sqlstate or sqlstate.connect_state(text)
-        if exc.sqlstate and not isinstance(exc, psycopg.OperationalError) and state not in sqlstate.SETTINGS_CURE:
-            raise ConfigError(
-                f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes."
-            ) from exc
-        raise sqlstate.error(config, state, text.rstrip(".")) from exc
+        raise translate(config, exc) from exc
     except OSError as exc:
         raise TransientError(
             f"The connection to {config.host}:{config.port} broke ({exc.strerror}).", hint=sqlstate.UNREACHABLE
         ) from exc
+
+
+def translate(config: Config, error: psycopg.Error) -> TidelogError:
+    text = error.diag.message_primary or sqlstate.reason_of(str(error))
+    state = error.sqlstate or sqlstate.connect_state(text)
+    if error.sqlstate and not isinstance(error, psycopg.OperationalError) and state not in sqlstate.SETTINGS_CURE:
+        return ConfigError(f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes.")
+    return sqlstate.error(config, state, text.rstrip("."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tidelog.connectors.postgres import (
     config,
     contents,
     decode,
+    lock_waits,
     lookup,
     offset,
     position,
@@ -172,11 +174,11 @@ class PostgresConnector:
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """By the names of today: the log may be behind. A column that is gone or has another type by now is null; the
         version of the table that says so is still to come, and asks again."""
-        for now in Catalog(self._reader(), self._config.selection).present([table.id]):
-            names = [_name_now(table.column(c), now) for c in columns]
-            if None not in [name for c, name in zip(columns, names, strict=True) if c in table.key]:
+        with self._held(table) as (session, now):
+            names = [_name_now(table.column(c), now) for c in columns] if now is not None else []
+            if now is not None and None not in [n for c, n in zip(columns, names, strict=True) if c in table.key]:
                 chosen = ", ".join("NULL" if name is None else identifier(name) for name in names)
-                yield from self._select(f"SELECT {chosen} FROM {self._source(now)}", table, columns)
+                yield from self._select(session, f"SELECT {chosen} FROM {walk.source(session, now)}", table, columns)
 
     def read_keys(self, table: Table, columns: Sequence[str], keys: pa.Table) -> Iterator[pa.RecordBatch]:
         """By the names of today, as `read`; a table whose key has changed since has no such rows. Masked keys mean
@@ -184,13 +186,16 @@ class PostgresConnector:
         if any(self._config.selection.rules_for(table, table.column(c)) for c in keys.column_names):
             yield from self.read(table, columns)
             return
-        for now in self.present([table.id]):
-            names = [_name_now(table.column(c), now) for c in columns]
-            key = [_name_now(table.column(c), now) for c in keys.column_names]
-            known = [name for name in key if name is not None]
-            if len(known) == len(key):
-                for sql in lookup.statements(self._tables(), now, names, known, keys):
-                    yield from self._select(sql, table, columns)
+        for some in lookup.portions(keys):
+            with self._held(table) as (session, now):
+                if now is None:
+                    return
+                names = [_name_now(table.column(c), now) for c in columns]
+                key = [_name_now(table.column(c), now) for c in keys.column_names]
+                known = [name for name in key if name is not None]
+                if len(known) == len(key):
+                    sql = lookup.statement(session, now, names, known, some)
+                    yield from self._select(session, sql, table, columns)
 
     def read_range(
         self, table: Table, columns: Sequence[str], low: str | None, high: str | None
@@ -199,16 +204,33 @@ class PostgresConnector:
         limits += [f"{_key(table, self._config.selection)} <= {literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
         names = ", ".join(identifier(c) for c in columns)
-        sql = f"SELECT {names} FROM {self._source(table)}{where}"
-        return self._select(sql, table, columns, marks=self._config.selection.failures != "fail")
+        with self._held(table) as (session, _):
+            sql = f"SELECT {names} FROM {walk.source(session, table)}{where}"
+            yield from self._select(session, sql, table, columns, marks=self._config.selection.failures != "fail")
+
+    @contextmanager
+    def _held(self, table: Table) -> Iterator[tuple[Session, Table | None]]:
+        """A transaction in which the table stays as it is, and the table as it is then; None if it is gone.
+
+        The lock comes before anything is read. COPY takes its snapshot before it waits for a lock, and a table that
+        was rewritten meanwhile is empty to an older snapshot."""
+        with Session(as_reader(self._config), whole=True) as session, session.transaction():
+            while source := walk.find_source(session, table):
+                with lock_waits.reported(self._config, session, f"Reading {table.qualified}"):
+                    session.query("SAVEPOINT unlocked")
+                    is_locked = session.lock(source)
+                if is_locked and walk.find_source(session, table) == source:
+                    break
+                session.query("ROLLBACK TO SAVEPOINT unlocked")  # it got another name meanwhile
+            tables = Catalog(session, self._config.selection).present([table.id])
+            yield session, tables[0] if tables else None
 
     def _select(
-        self, sql: str, table: Table, columns: Sequence[str], *, marks: bool = False
+        self, session: Session, sql: str, table: Table, columns: Sequence[str], *, marks: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """With `marks`, rows that do not fit their types come marked; without, they are an error."""
-        with Session(as_reader(self._config), whole=True) as session:
-            for text in session.copy(sql, _ROWS_PER_READ, _BYTES_PER_READ):
-                yield self._typed(text, table, columns, marks=marks)
+        for text in session.copy(sql, _ROWS_PER_READ, _BYTES_PER_READ):
+            yield self._typed(text, table, columns, marks=marks)
 
     def bounds(self, table: Table, rows: int) -> list[str]:
         if not table.key or not _sorts_alike(table.column(table.key[0]), self._config.selection):

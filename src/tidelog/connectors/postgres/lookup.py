@@ -18,28 +18,32 @@ from tidelog.connectors.postgres.names import identifier, literal
 from tidelog.core.moments import written
 from tidelog.model.schema import Table
 
-_KEYS_PER_QUERY = 10_000
+KEYS_PER_QUERY = 10_000
 _TYPES = "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s AND attnum > 0"
 
 
-def statements(
-    session: Session, now: Table, columns: Sequence[str | None], key: Sequence[str], keys: pa.Table
-) -> Iterator[str]:
-    """Queries of `columns` under `keys`. `columns` and `key` are named as in `now`, the table of today; a column that
+def portions(keys: pa.Table) -> Iterator[pa.Table]:
+    """As many keys as a query takes."""
+    for start in range(0, keys.num_rows, KEYS_PER_QUERY):
+        yield keys[start : start + KEYS_PER_QUERY]
+
+
+def statement(session: Session, now: Table, columns: Sequence[str | None], key: Sequence[str], keys: pa.Table) -> str:
+    """A query of `columns` under `keys`. `columns` and `key` are named as in `now`, the table of today; a column that
     is gone is None and reads as NULL. The key must not be masked: the database would not know its values."""
-    types, source = dict(session.query(_TYPES, [now.id])), walk.source(session, now)
+    types = dict(session.query(_TYPES, [now.id]))
+    steps = {row[0]: walk.Step(*row) for row in session.query(walk.DESCRIBE, [now.id])}
     chosen = ", ".join("NULL" if name is None else f"t.{identifier(name)}" for name in columns)
     shape = ", ".join(f"{identifier(name)} {types[name]}" for name in key)
-    for start in range(0, keys.num_rows, _KEYS_PER_QUERY):
-        some = keys[start : start + _KEYS_PER_QUERY]
-        same = " AND ".join(_same(name, some.column(i).null_count > 0) for i, name in enumerate(key))
-        rows = f"json_to_recordset({literal(_document(some, now, key))}::json) AS k({shape})"
-        yield f"SELECT {chosen} FROM {source} t JOIN {rows} ON {same}"
+    same = " AND ".join(_same(steps[name], nulls=keys.column(i).null_count > 0) for i, name in enumerate(key))
+    rows = f"json_to_recordset({literal(_document(keys, now, key))}::json) AS k({shape})"
+    return f"SELECT {chosen} FROM {walk.source(session, now)} t JOIN {rows} ON {same}"
 
 
-def _same(name: str, nulls: bool) -> str:
-    relation = "IS NOT DISTINCT FROM" if nulls else "="
-    return f"t.{identifier(name)} {relation} k.{identifier(name)}"
+def _same(step: walk.Step, *, nulls: bool) -> str:
+    name = identifier(step.name)
+    equal = f"t.{name} {step.operator('=')} k.{name}"
+    return f"({equal} OR t.{name} IS NULL AND k.{name} IS NULL)" if nulls else equal
 
 
 def _document(keys: pa.Table, now: Table, key: Sequence[str]) -> str:

@@ -24,10 +24,17 @@ WITH RECURSIVE chain AS (
     UNION ALL
     SELECT c.name, c.filled, t.typbasetype FROM chain c JOIN pg_type t ON t.oid = c.type AND t.typtype = 'd'
 )
-SELECT c.name, format_type(c.type, -1), NOT c.filled
+SELECT c.name, format_type(c.type, -1), NOT c.filled, coalesce((
+       SELECT n.nspname::text
+         FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'
+         JOIN pg_amop a ON a.amopfamily = o.opcfamily AND a.amopstrategy = 3
+                       AND a.amoplefttype = o.opcintype AND a.amoprighttype = o.opcintype
+         JOIN pg_operator p ON p.oid = a.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
+        WHERE o.opcintype = c.type AND o.opcdefault AND n.nspname <> 'pg_catalog' LIMIT 1), '')
   FROM chain c JOIN pg_type t ON t.oid = c.type AND t.typtype <> 'd'
 """
-"""The columns of a table: name, base type without its modifier (a cast to `character(1)` would cut), and nullable."""
+"""The columns of a table: name, base type without its modifier (a cast to `character(1)` would cut), nullable, and the
+schema of the operators by which its values are sorted, if PostgreSQL does not bring them itself."""
 
 _SOURCE = """
 SELECT CASE WHEN c.relkind = 'p' THEN '' ELSE 'ONLY ' END || quote_ident(n.nspname) || '.' || quote_ident(c.relname)
@@ -75,6 +82,12 @@ class Step:
     type: str
     """As SQL names it."""
     nullable: bool = False
+    schema: str = ""
+    """Of the operators of an extension's type. The role may not have it in its search_path; another operator of that
+    name may then apply, which sorts otherwise (as `text` does for `citext`), or none."""
+
+    def operator(self, sign: str) -> str:
+        return f"OPERATOR({identifier(self.schema)}.{sign})" if self.schema else sign
 
     @property
     def sql(self) -> str:
@@ -115,10 +128,16 @@ class Asked(Protocol):
 
 def source(session: Asked, table: Table) -> str:
     """A table as FROM names it: with its partitions, but without tables that merely inherit from it."""
-    found = session.query(_SOURCE, [table.id])
+    found = find_source(session, table)
     if not found:
         raise ConfigError(f"The table {table.qualified} does not exist any more.", hint=GONE)
-    return str(found[0][0])
+    return found
+
+
+def find_source(session: Asked, table: Table) -> str:
+    """The same; empty if the table is gone."""
+    found = session.query(_SOURCE, [table.id])
+    return str(found[0][0]) if found else ""
 
 
 def plan(scan: Scan, source: str, columns: Sequence[tuple[str, str, bool]]) -> Walk:
@@ -152,11 +171,11 @@ def below(walk: Walk, key: Key, *, inclusive: bool = True) -> str:
 
 
 def _beyond(walk: Walk, key: Key, sign: str, inclusive: bool) -> str:
-    if any(step.nullable for step in walk.key) or None in key:
+    if any(step.nullable for step in walk.key) or None in key or (len(key) > 1 and any(s.schema for s in walk.key)):
         return _expanded(walk, key, sign, inclusive)
     ours = ", ".join(step.sql for step in walk.key)
     theirs = ", ".join(step.value(text or "") for step, text in zip(walk.key, key, strict=True))
-    operator = sign + "=" * inclusive
+    operator = walk.key[0].operator(sign + "=" * inclusive)
     return f"{ours} {operator} {theirs}" if len(key) == 1 else f"({ours}) {operator} ({theirs})"
 
 
@@ -166,7 +185,7 @@ def _expanded(walk: Walk, key: Key, sign: str, inclusive: bool) -> str:
     cases = []
     for step, text in zip(walk.key, key, strict=True):
         cases.append(" AND ".join([*equal, _past(step, text, sign, walk.nulls_last)]))
-        equal.append(f"{step.sql} IS NULL" if text is None else f"{step.sql} = {step.value(text)}")
+        equal.append(f"{step.sql} IS NULL" if text is None else f"{step.sql} {step.operator('=')} {step.value(text)}")
     cases += [" AND ".join(equal)] if inclusive else []
     return "(" + " OR ".join(f"({case})" for case in cases) + ")"
 
@@ -176,7 +195,7 @@ def _past(step: Step, text: str | None, sign: str, nulls_last: bool | None) -> s
     null_is_past = (sign == ">") == bool(nulls_last)
     if text is None:
         return "FALSE" if null_is_past else f"{step.sql} IS NOT NULL"
-    plain = f"{step.sql} {sign} {step.value(text)}"
+    plain = f"{step.sql} {step.operator(sign)} {step.value(text)}"
     return f"({plain} OR {step.sql} IS NULL)" if null_is_past and step.nullable else plain
 
 
