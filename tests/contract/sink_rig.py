@@ -176,6 +176,8 @@ class Rig:
     spark: Any = None
     source: Answers = field(default_factory=Answers)
     filled: FilledTargets = field(default_factory=FilledTargets)
+    former_writers: frozenset[str] | None = None
+    query: str = "query-1"
     next: int = 0
     sink: Any = None
 
@@ -184,7 +186,13 @@ class Rig:
 
     def restart(self) -> None:
         self.sink = sinks.create(
-            self.options, spark=self.spark, source=self.source, parse=parse, shape=shape, filled=self.filled
+            self.options,
+            spark=self.spark,
+            source=self.source,
+            parse=parse,
+            shape=shape,
+            filled=self.filled,
+            former_writers=self.former_writers,
         )
 
     def feed(self, *runs: tuple[Table, Sequence[Row]], **more: Any) -> Batch:
@@ -206,7 +214,7 @@ class Rig:
         changes = TableChanges(
             met, [(v, rows(v, events, chosen)) for v, events in runs], snapshotting, keep, (self.next, 0)
         )
-        batch = Batch("query-1", self.next, chosen, [changes])
+        batch = Batch(self.query, self.next, chosen, [changes])
         self.next += 1
         return batch
 

@@ -634,3 +634,25 @@ def test_zero_and_negative_zero_are_one_key(rig: Make, kind: str) -> None:
     assert sorted(row["v"] for row in target.read(floats)) == [2, 9]
     target.feed((floats, [d(id=-0.0)]))
     assert [row["v"] for row in target.read(floats)] == [2]
+
+
+def test_a_table_of_another_pipeline_is_refused(rig: Make) -> None:
+    """Two pipelines that started at the same time, when the target was still empty."""
+    first, second = rig(), rig()
+    second.former_writers, second.query = frozenset(), "query-2"
+    second.restart()
+    first.feed((ORDERS, [c(id=1)]))
+    with pytest.raises(TableRefused, match=r"Another pipeline writes the target table of public\.orders"):
+        second.feed((ORDERS, [c(id=2)]))
+    assert [row["id"] for row in first.read(ORDERS)] == [1]
+
+
+def test_a_table_is_taken_over_from_a_former_writer_which_is_then_refused(rig: Make) -> None:
+    first, second = rig(), rig()
+    first.feed((ORDERS, [c(id=1)]))
+    second.former_writers, second.query = frozenset(["query-1"]), "query-2"
+    second.restart()
+    second.feed((ORDERS, [c(id=2)]))
+    with pytest.raises(TableRefused, match="Give each pipeline a path of its own"):
+        first.feed((ORDERS, [c(id=3)]))
+    assert [row["id"] for row in second.read(ORDERS)] == [1, 2]

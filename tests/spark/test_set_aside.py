@@ -227,3 +227,37 @@ def test_the_history_takes_back_a_table_whose_columns_clashed(
     place = str(tmp_path / "lake" / "public" / "t")
     found = DeltaTable(place).to_pyarrow_table() if kind == "delta" else ds.dataset(place).to_table()
     assert [(row["cdc_op"], row["_op"], row["v"]) for row in found.to_pylist()] == [("r", "mine", "a")]
+
+
+def test_another_replica_identity_loses_no_delete(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    """From then on the log tells another key than the target has."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, w int NOT NULL UNIQUE)")
+    database.execute("CREATE TABLE fine (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT i, i + 10 FROM generate_series(1, 5) i")
+    pipeline = build(source={"snapshot.mode": "initial"})
+    pipeline.run(spark, once=True)
+    database.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX t_w_key")
+    database.execute("DELETE FROM t WHERE id = 2")
+    database.execute("UPDATE t SET id = 100 WHERE id = 1")
+    database.execute("INSERT INTO t VALUES (6, 16)")
+    for _ in range(2):  # once more, should the table wait for the next start
+        pipeline.run(spark, once=True)
+    assert sorted(rows(tmp_path, "t", "id", "w")) == [(3, 13), (4, 14), (5, 15), (6, 16), (100, 11)]
+
+
+def test_a_named_key_that_a_delete_does_not_tell(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, w int NOT NULL)")
+    database.execute("CREATE TABLE fine (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t SELECT i, i + 10 FROM generate_series(1, 3) i")
+    pipeline = build(source={"snapshot.mode": "initial", "message.key.columns": r"public\.t:w"})
+    progress = pipeline.run(spark, once=True)
+    assert any("does not tell w of a deleted row of public.t" in text for text in progress.warnings)
+    database.execute("DELETE FROM t WHERE id = 2")
+    database.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    database.execute("DELETE FROM t WHERE id = 1")
+    pipeline.run(spark, once=True)
+    assert rows(tmp_path, "t", "id", "w") == [(3, 13)]

@@ -11,6 +11,10 @@ from pyspark.sql import SparkSession
 from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
 from tidelog import ConfigError
+from tidelog.engine.first_start import accept
+from tidelog.engine.former_writers import note_former_writers
+from tidelog.engine.home import Home
+from tidelog.spark.sinks.written import find_writers
 
 
 def rows(folder: Path) -> list[int]:
@@ -56,3 +60,24 @@ def test_a_history_that_has_rows_is_not_written_twice(
     monkeypatch.setenv("TIDELOG_HOME", str(tmp_path / "elsewhere"))
     with pytest.raises(ConfigError, match=r"rows of public\.t in the target"):
         pipeline.run(spark, once=True)
+
+
+def test_two_pipelines_that_start_together_do_not_share_a_table(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    """Both find the target empty; the one that writes later is refused."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1), (2)")
+    source = {"snapshot.mode": "initial"}
+    early = build(source={**source, "slot.name": f"{database.dbname}_early"}, name="early")
+    late = build(source={**source, "slot.name": f"{database.dbname}_late"}, name="late")
+    home = Home.open("late")
+    note_former_writers(home, lambda: find_writers(late.definition.sink))
+    accept(home)
+    early.run(spark, once=True)
+    database.execute("DELETE FROM t WHERE id = 1")
+    progress = late.run(spark, once=True)
+    assert any("Another pipeline writes the target table of public.t" in text for text in progress.warnings)
+    assert rows(tmp_path) == [1, 2]
+    early.run(spark, once=True)
+    assert rows(tmp_path) == [2]

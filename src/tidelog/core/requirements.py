@@ -62,6 +62,12 @@ class Requirements:
                 f"message.key.columns names a column {unknown} that {table.qualified} does not have.",
                 "Correct message.key.columns.",
             )
+        if table.old_image != "full" and (untold := [name for name in key if name not in table.key]):
+            return Obstacle(
+                f"The log does not tell {', '.join(untold)} of a deleted row of {table.qualified}, and "
+                "message.key.columns makes that part of its key.",
+                "Let the log tell the whole row (PostgreSQL: REPLICA IDENTITY FULL), or correct message.key.columns.",
+            )
         return None
 
     def _case(self, table: Table, columns: Sequence[str]) -> Obstacle | None:

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -199,10 +199,11 @@ class Capture:
 
     def _open(self, position: int) -> int:
         """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
-        that is kept for a rewind would have to go."""
-        reached = self.journal.reached()
-        empty = reached < position <= skip_idle(self._places, reached)
-        return self.journal.open(reached if empty else position)
+        that is kept for a rewind would have to go. Nor is it where nothing was captured yet: a first batch that was
+        not committed is planned again from the slot's place, and the next one begins where that batch ended, which may
+        lie anywhere on the stretch."""
+        begin = max(self.journal.reached(), begin_of_idle(self._places, position))
+        return self.journal.open(min(begin, position))
 
     def _session(self) -> None:
         start = skip_idle(self._places, self._from)
@@ -373,14 +374,21 @@ class Capture:
 
 def skip_idle(places: Sequence[Files], start: int) -> int:
     """Where the log goes on after `start`, past a stretch of which a note says that it is empty."""
+    return max([start, *(seen for begin, seen in _idle_stretches(places) if begin <= start <= seen)])
+
+
+def begin_of_idle(places: Sequence[Files], end: int) -> int:
+    """Where a stretch of the log begins that is empty up to `end`, as a note says; `end` where none does."""
+    return min([end, *(begin for begin, seen in _idle_stretches(places) if begin <= end <= seen)])
+
+
+def _idle_stretches(places: Sequence[Files]) -> Iterator[tuple[int, int]]:
     for note in filter(None, (place.read(_IDLE_FILE) for place in places)):
         try:
             idle = json.loads(note)
         except ValueError:  # damaged: the other copy counts
             continue
-        if idle["position"] <= start <= idle["seen"]:
-            start = int(idle["seen"])
-    return start
+        yield int(idle["position"]), int(idle["seen"])
 
 
 def last_status(path: Path) -> Status | None:

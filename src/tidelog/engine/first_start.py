@@ -109,11 +109,11 @@ def _traces(
 
 def _choice(name: str, home: Home, traces: Sequence[str]) -> ConfigError:
     return ConfigError(
-        f"The pipeline {name!r} has run before, but its state folder {home.path} has no checkpoint. Found: "
-        f"{', '.join(traces)}. Continuing would read every table again.",
-        hint="Restore the state folder (check TIDELOG_HOME and the working directory). Or choose: read everything "
-        "again with `tidelog run --fresh` (or stream: {start: fresh}), or set snapshot.mode: no_data to continue where "
-        "the slot stands, without a snapshot.",
+        f"The state folder {home.path} of the pipeline {name!r} has no checkpoint, but the pipeline has run before, or "
+        f"another one uses the same place. Found: {', '.join(traces)}. Continuing would read every table again.",
+        hint="Restore the state folder (check TIDELOG_HOME and the working directory), or give each pipeline a name "
+        "and a path of its own. Or choose: read everything again with `tidelog run --fresh` (or stream: {start: "
+        "fresh}), or set snapshot.mode: no_data to continue where the slot stands, without a snapshot.",
     )
 
 

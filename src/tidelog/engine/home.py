@@ -116,6 +116,11 @@ class Home:
         return self.path / "set-aside"
 
     @property
+    def former_writers(self) -> Path:
+        """Which queries had written to the target before the first start."""
+        return self.path / "former-writers.json"
+
+    @property
     def catalog_texts(self) -> Path:
         """What the catalog showed of each table when its rows were last delivered in full."""
         return self.path / "catalog.json"

@@ -30,6 +30,7 @@ from tidelog.engine import definition as definitions
 from tidelog.engine.admission import require_some
 from tidelog.engine.definition import Definition
 from tidelog.engine.first_start import starts_over
+from tidelog.engine.former_writers import note_former_writers, read_former_writers
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import OVER, Jump, waiting_jump
 from tidelog.engine.stage import Stage
@@ -49,7 +50,7 @@ from tidelog.spark.offset_mirror import OffsetMirror
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, mark_stopped, read_status, waiting
 from tidelog.spark.session import is_local, local_uri, register, session
-from tidelog.spark.sinks.written import find_written
+from tidelog.spark.sinks.written import find_writers, find_written
 from tidelog.spark.source import JUMP, REQUIREMENTS, STAGE, TidelogSource, options_of
 from tidelog.spark.spark_conf import require_as_wanted
 from tidelog.stores import open_store
@@ -218,6 +219,7 @@ class Run:
 
     def _start_over(self, fresh: bool) -> Jump | None:
         """Read everything again, where the checkpoint is gone and somebody has chosen so."""
+        note_former_writers(self._home, partial(find_writers, self._definition.sink))
         look = partial(find_written, self._definition.sink)
         over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
         return OVER if over else None
@@ -396,6 +398,7 @@ class Run:
             parse=self._connector.parse,
             shape=self._connector.decoder().schema,
             filled=self._delivery.filled_targets,
+            former_writers=read_former_writers(self._home),
         )
 
     # -- telling -------------------------------------------------------------------------------------------------

@@ -238,6 +238,10 @@ class Rig:
         assert not wrong, f"{len(wrong)} rows differ (target, source): {dict(list(wrong.items())[:5])}"
         assert want
 
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """Of the target, sorted."""
+        return sorted(tuple(row.values()) for row in self.target[f"public.{table}"].values())
+
     def check_loosely(self, table: str, key: str = "id") -> None:
         """The same rows; of a table that was altered, values in columns that both sides know."""
         have, want = self.target[f"public.{table}"], rows_of(self.database, table, key)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.postgres.snapshot_rig import HOOKS, Crash, Rig
+from tests.integration.postgres.snapshot_rig import HOOKS, Crash, Rig, nothing
 from tests.integration.postgres.snapshot_writers import Writer, finished, items, times, write_at
+from tests.integration.postgres.world import until
 from tests.servers import Database
+from tidelog.engine import capture
 
 MODES = ["read-only", "insert_insert"]
 
@@ -153,3 +155,32 @@ def test_another_parallelism_and_another_chunk_size(database: Database, tmp_path
 
         rig.hooks.executed = _both(times(_die, 3), times(_die, 7))
         assert _survive(rig, writer, restarted=changed) == 2
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_a_first_batch_that_is_not_committed_while_others_write(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crashes: int
+) -> None:
+    """The slot moves on over the empty stretch, and Spark asks for the place of a first start once more."""
+    monkeypatch.setattr(capture, "_IDLE_S", 0.05)
+    with items(database, tmp_path, "read-only", 30) as rig:
+        database.execute("CREATE TABLE noise (id int)")
+        confirmed = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE database = current_database()"
+
+        def pass_idle_stretch() -> None:
+            before = database.execute(confirmed)
+            database.execute("INSERT INTO noise SELECT generate_series(1, 1000)")
+            until(lambda: database.execute(confirmed) != before, "the idle acknowledgement")
+            raise Crash
+
+        rig.hooks.executed = pass_idle_stretch
+        for _ in range(crashes):
+            with pytest.raises(Crash):
+                rig.batch()
+            rig.crash()
+            initial = rig._reader().initialOffset()
+            rig.log[:2] = [(initial, initial), (initial, rig.log[1][1])]
+        rig.hooks.executed = nothing
+        database.execute("UPDATE items SET v = 'later' WHERE id < 10")
+        rig.run()
+        rig.check("items")

@@ -379,3 +379,18 @@ def test_columns_that_leave_no_doubt(rig: Rig, change: str, caplog: pytest.LogCa
     rig.run()
     assert len(rig.reads) == before
     assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("index", ["w", "w, x", "x, id"])
+def test_an_index_as_replica_identity_is_the_key(rig: Rig, index: str) -> None:
+    """The log tells the index's columns of a deleted row, and no others. A primary key among them stays the key."""
+    execute(rig.database, "CREATE TABLE t (id int PRIMARY KEY, w int NOT NULL UNIQUE, x int NOT NULL, v text)")
+    execute(rig.database, f"CREATE UNIQUE INDEX u ON t ({index}); ALTER TABLE t REPLICA IDENTITY USING INDEX u")
+    execute(rig.database, "INSERT INTO t SELECT i, i + 10, i + 100, 'a' FROM generate_series(1, 6) i")
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    execute(
+        rig.database, "DELETE FROM t WHERE id = 2; UPDATE t SET id = 60 WHERE id = 1; UPDATE t SET w = 70 WHERE id = 3"
+    )
+    rig.run()
+    assert rig.rows("t") == rig.database.execute("SELECT id, w, x, v FROM t ORDER BY id")

@@ -57,10 +57,15 @@ SELECT ARRAY(SELECT a.attname::text
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
               ORDER BY k.place)
   FROM pg_index i
- WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indisreplident)
+  LEFT JOIN pg_index log ON log.indrelid = c.oid AND log.indisreplident AND log.indisvalid AND c.relreplident = 'i'
+ WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indexrelid = log.indexrelid)
+   AND (log.indexrelid IS NULL OR i.indexrelid = log.indexrelid
+        OR i.indkey[0:i.indnkeyatts - 1]::int2[] <@ log.indkey[0:log.indnkeyatts - 1]::int2[])
  ORDER BY i.indisprimary DESC
  LIMIT 1
 )"""
+"""The primary key. With REPLICA IDENTITY USING INDEX the log tells the columns of that index alone: it is the key then,
+unless the primary key is part of it."""
 
 _KEYS = f"SELECT c.oid, {_KEY} FROM pg_class c WHERE c.oid = ANY(%s)"
 
@@ -225,14 +230,16 @@ class Catalog:
         return {a.name: a for a in attributes if 0 < (oldest - int(a.definition)) % 2**32 < 2**31}
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
-        """The primary key; else the identity that the log itself marks, unless that is the whole row."""
-        names = {c.name for c in relation.columns}
+        """The primary key, or the index that the log tells instead. The catalog may have moved on since the message, so
+        the identity that the message itself marks decides, unless that is the whole row; the catalog knows the order
+        of the columns."""
+        marked = tuple(c.name for c in relation.columns if c.in_identity)
         known = self._keys([relation.oid]).get(relation.oid, ())
-        if known and names.issuperset(known):
-            return known
-        if relation.identity == "f":
-            return ()
-        return tuple(c.name for c in relation.columns if c.in_identity)
+        if relation.identity in "di" and marked:
+            is_same = set(known) == set(marked) or (relation.identity == "i" and known and set(known) <= set(marked))
+            return known if is_same else marked
+        names = {c.name for c in relation.columns}
+        return known if known and names.issuperset(known) else ()
 
     def _keys(self, oids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         return {oid: tuple(names) for oid, names in self._session.query(_KEYS, [list(oids)]) if names}

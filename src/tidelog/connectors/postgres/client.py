@@ -32,7 +32,8 @@ except ImportError as exc:
 _EPOCH_US = 946_684_800_000_000  # 2000-01-01, where PostgreSQL's clock starts
 _RENDERING = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c bytea_output=hex "
-    "-c extra_float_digits=3 -c xmlbinary=base64 -c lc_monetary=C -c quote_all_identifiers=off"
+    "-c extra_float_digits=3 -c xmlbinary=base64 -c lc_monetary=C -c quote_all_identifiers=off "
+    "-c array_nulls=on"
 )
 """Every session renders values alike, so that a value read from a table equals the same value from the log."""
 _WRITABLE = " -c default_transaction_read_only=off"

@@ -74,7 +74,7 @@ SELECT u.root::bigint, 'attributes', t.oid::bigint,
 """Types that were created by users have numbers from 16384 on."""
 
 _TABLES = """
-SELECT c.oid::bigint, c.relnatts, coalesce(p.oid, 0)::bigint, coalesce(p.conkey, i.indkey::int2[])
+SELECT c.oid::bigint, c.relnatts, coalesce(p.oid, 0)::bigint, p.conkey, i.indkey::int2[]
   FROM pg_class c
   LEFT JOIN pg_constraint p ON p.conrelid = c.oid AND p.contype = 'p'
   LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident AND c.relreplident = 'i'
@@ -122,8 +122,8 @@ def describe(session: Session, ids: Sequence[int]) -> dict[int, str]:
     contents: dict[int, dict[str, Any]] = {}
     for oid, attributes in attributes_of(session, ids).items():
         contents[oid] = {"columns": {str(a.number): _column(a) for a in attributes}, "file": attributes[0].storage}
-    for oid, last_number, constraint, numbers in session.query(_TABLES, [list(ids)]):
-        contents.setdefault(oid, {}).update(last=last_number, key=[constraint, list(numbers or ())])
+    for oid, last_number, constraint, *keys in session.query(_TABLES, [list(ids)]):
+        contents.setdefault(oid, {}).update(last=last_number, key=[constraint, *(list(key or ()) for key in keys)])
     partitioned = [oid for (oid,) in session.query(_PARTITIONED, [list(ids)])]
     for oid in partitioned:
         contents[oid]["partitions"] = {}

@@ -79,11 +79,16 @@ class Relation:
     def quoted(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key; but the replica identity's index where the log tells that one instead."""
+        has_other_index = self.identity == "i" and not (self.primary and set(self.primary) <= set(self.told))
+        return self.told if has_other_index else self.primary
+
     def as_table(self) -> Table:
         columns = tuple(Column(name, "") for name in self.columns)
-        return Table(
-            self.oid, self.schema, self.name, columns, self.primary or (self.identity == "i" and self.told) or ()
-        )
+        old_image = "full" if self.identity == "f" else "key"
+        return Table(self.oid, self.schema, self.name, columns, self.key, old_image)
 
 
 def quoted(name: str) -> str:

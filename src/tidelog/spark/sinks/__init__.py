@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tidelog.contracts import Sink, Source
@@ -41,12 +41,22 @@ def create(
     parse: Parse,
     shape: delta.Shape,
     filled: FilledTargets | None = None,
+    former_writers: Collection[str] | None = None,
 ) -> Sink:
     """The sink that `options` describe. `parse` reads the database's text of a value, `shape` is `Decoder.schema`,
-    `filled` are the target tables that it has filled."""
+    `filled` are the target tables that it has filled, `former_writers` the queries whose tables it may take over; None
+    where it may take over any."""
     rest = dict(options)
-    kind = _known(rest.pop("type", ""))
-    return TYPES[kind][1](rest, spark=spark, source=source, parse=parse, shape=shape, filled=filled or FilledTargets())
+    make = TYPES[_known(rest.pop("type", ""))][1]
+    return make(
+        rest,
+        spark=spark,
+        source=source,
+        parse=parse,
+        shape=shape,
+        filled=filled or FilledTargets(),
+        former_writers=former_writers,
+    )
 
 
 def _known(kind: str) -> str:

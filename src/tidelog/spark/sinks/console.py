@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -82,6 +82,7 @@ def create(
     parse: Parse,  # noqa: ARG001
     shape: Any,  # noqa: ARG001
     filled: FilledTargets,  # noqa: ARG001
+    former_writers: Collection[str] | None,  # noqa: ARG001
 ) -> Sink:
     return ConsoleSink(_options(options)["limit"])
 

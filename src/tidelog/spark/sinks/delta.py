@@ -14,7 +14,7 @@ A column that the source drops stays in the target. With `delete.mode` `soft` ro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +81,8 @@ class DeltaSink:
     parse: evolve.Parse
     source: Source | None = None
     filled: FilledTargets = field(default_factory=FilledTargets)
+    former_writers: Collection[str] | None = None
+    """The queries whose tables may be taken over; None for any."""
     _targets: dict[str, Target] = field(default_factory=dict, init=False)
     _book: Places | None = field(default=None, init=False)
     _beginnings: Beginnings = field(default_factory=Beginnings, init=False)
@@ -109,6 +111,7 @@ class DeltaSink:
             for changes in turn:
                 self._require(changes.table, batch.selection)
                 self._require_filled(batch.query, changes.table)
+                self._require_own(batch.query, changes.table)
                 self._require_same_marks(changes.table)
         keys = {c.table.id: batch.selection.key_of(c.table) for turn in todo for c in turn}
         for turn in todo:
@@ -269,6 +272,16 @@ class DeltaSink:
         elif self._places.last(query, table.id) is None:  # the book is gone, which knows where a renamed table was
             raise presence.lost(filled)
 
+    def _require_own(self, query: str, table: Table) -> None:
+        """Refuse a table that another pipeline writes: the rows of both would mix."""
+        filled, target = self.filled.of(query, table.id), self._target(table)
+        writer = target.properties().get(QUERY, query)
+        has_filled = filled is not None and self._place_uri(filled) == self._uri(table)
+        is_foreign = self.former_writers is not None and writer not in self.former_writers
+        if writer != query and (has_filled or is_foreign):
+            message, cure = presence.foreign(table.qualified, self._uri(table))
+            raise TableRefused.of(table.id, message, hint=cure)
+
     def _require_same_marks(self, table: Table) -> None:
         schema = self._target(table).schema()
         marked = presence.marks_of(schema, [c.name for c in table.columns]) if schema is not None else ""
@@ -337,9 +350,10 @@ def create(
     parse: evolve.Parse,
     shape: Shape,
     filled: FilledTargets,
+    former_writers: Collection[str] | None,
 ) -> Sink:
     chosen = Options.of(options)
-    return DeltaSink(chosen, engine(chosen, spark), shape, parse, source, filled)
+    return DeltaSink(chosen, engine(chosen, spark), shape, parse, source, filled, former_writers)
 
 
 def engine(options: Options, spark: Any) -> Engine:

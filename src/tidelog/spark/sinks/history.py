@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import Any, Protocol
@@ -343,6 +343,7 @@ def create(
     parse: Parse,  # noqa: ARG001
     shape: Any,  # noqa: ARG001
     filled: FilledTargets,
+    former_writers: Collection[str] | None,  # noqa: ARG001
 ) -> Sink:
     raw, required = _options(options), requirements(options)
     if raw["format"] == "parquet":

@@ -49,6 +49,15 @@ def other_marks(name: str, marked: str, wanted: str) -> tuple[str, str]:
     )
 
 
+def foreign(name: str, uri: str) -> tuple[str, str]:
+    """What is wrong with a table that another pipeline writes, and what cures it."""
+    return (
+        f"Another pipeline writes the target table of {name}, {uri}.",
+        "Give each pipeline a path of its own (sink: path). If that pipeline is no longer used, move or delete the "
+        "table and start again: its rows are then read from the source.",
+    )
+
+
 def lost(filled: FilledTarget) -> TargetLost:
     message = f"The target table of {filled.name} is gone."
     return TargetLost.of(filled.table, message, hint="Its rows are read from the source again.")

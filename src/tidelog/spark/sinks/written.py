@@ -37,15 +37,33 @@ def find_written(sink: Mapping[str, str], tables: Sequence[Table]) -> str:
         return ""
 
 
-def _in_delta(options: Mapping[str, str], tables: Sequence[Table]) -> str:
-    chosen = Options.of(options)
-    book = RustEngine(chosen.storage).target(own_uri(chosen.path, BOOK))
+def find_writers(sink: Mapping[str, str]) -> frozenset[str] | None:
+    """The queries that have written to a target of Delta tables; None where that cannot be told."""
+    if sink["type"] != "delta":
+        return None
+    options = {name: text for name, text in sink.items() if name != "type"}
     try:
-        places = book.read(["uri"])["uri"].to_pylist() if book.schema() is not None else []
+        return frozenset(_book(Options.of(options), "query"))
+    except (TidelogError, OSError) as exc:
+        reason = str(exc).splitlines()[0]
+        _LOG.warning("Whether other pipelines write to the target could not be looked up: %s", reason)
+        return None
+
+
+def _book(options: Options, column: str) -> list[str]:
+    """A column of the book of places; empty where there is none yet."""
+    book = RustEngine(options.storage).target(own_uri(options.path, BOOK))
+    try:
+        values: list[str | None] = book.read([column])[column].to_pylist() if book.schema() is not None else []
     except driver().exceptions.DeltaError as exc:
         raise TargetAway(str(exc)) from exc
+    return [value for value in values if value]
+
+
+def _in_delta(options: Mapping[str, str], tables: Sequence[Table]) -> str:
+    chosen = Options.of(options)
     # The end of a place is enough: the book lies in the same folder, whatever the path to it is called now.
-    written = {_end(place) for place in places if place}
+    written = {_end(place) for place in _book(chosen, "uri")}
     return next((t.qualified for t in tables if _end(uri(chosen.path, t.schema, t.name)) in written), "")
 
 

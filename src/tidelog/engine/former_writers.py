@@ -1,0 +1,31 @@
+"""Which queries had written to the target when a pipeline first started.
+
+Their tables are what the pipeline starts over with, if a person has chosen so. A table of any other query belongs to
+another pipeline that writes to the same place: two of them would mix their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tidelog.engine.home import Home
+from tidelog.engine.state_file import read_json, write_json
+
+_REMEDY = "Delete it: tables in the target are then taken over, whichever pipeline has written them."
+
+
+def note_former_writers(home: Home, find_writers: Callable[[], Collection[str] | None]) -> None:
+    """Called before a first start is accepted. A start that died before its first batch has noted them already."""
+    if home.has_begun or home.first_start.exists():
+        return
+    writers = find_writers()
+    if writers is None:
+        home.former_writers.unlink(missing_ok=True)
+    else:
+        write_json(home.former_writers, {"queries": sorted(writers)})
+
+
+def read_former_writers(home: Home) -> frozenset[str] | None:
+    """None where they are not known."""
+    content = read_json(home.former_writers, _REMEDY)
+    return None if content is None else frozenset(content["queries"])
