@@ -21,7 +21,7 @@ from tidelog.contracts import FAILURES, Batch, TableChanges
 from tidelog.core.fold import Run
 from tidelog.core.snapshot.watermark import Replayed
 from tidelog.core.snapshot.window import reconcile, stamp, uncovered
-from tidelog.errors import ConfigError, UnsupportedChange
+from tidelog.errors import ConfigError, TargetAway, UnsupportedChange
 from tidelog.model.schema import Column, Table
 from tidelog.model.selection import Selection
 from tidelog.spark import sinks
@@ -97,9 +97,10 @@ def test_a_table_without_a_key_is_refused(rig: Rig) -> None:
 
 def test_a_nullable_key_the_user_named(rig: Rig) -> None:
     chosen = Selection(message_keys="public.orders:id,name")
-    rig.feed((ORDERS, [c(id=1, name=None, big="a"), c(id=1, name="n", big="b")]), selection=chosen)
-    rig.feed((ORDERS, [u(id=1, name=None, big="c"), d(id=1, name="n")]), selection=chosen)
-    assert rig.read(ORDERS) == [{"id": 1, "name": None, "big": "c"}]
+    orders = replace(ORDERS, old_image="full")
+    rig.feed((orders, [c(id=1, name=None, big="a"), c(id=1, name="n", big="b")]), selection=chosen)
+    rig.feed((orders, [u(id=1, name=None, big="c"), d(id=1, name="n")]), selection=chosen)
+    assert rig.read(orders) == [{"id": 1, "name": None, "big": "c"}]
 
 
 def test_what_only_the_source_knows_needs_a_source(tmp_path: Path) -> None:
@@ -318,3 +319,17 @@ def test_a_bucket(s3: S3) -> None:
     log.sink.apply(batch)
     where, _ = sinks.history.filesystem("s3://x", {k.removeprefix("storage."): v for k, v in storage.items()})
     assert ds.dataset(f"{s3.bucket}/log/public/orders", filesystem=where).count_rows() == 2
+
+
+def test_a_damaged_log_is_named_with_a_remedy(tmp_path: Path) -> None:
+    """Without the native stack that delta-rs appends."""
+    target = Rig({"type": "delta", "path": str(tmp_path), "engine": "rust"})
+    target.feed((ORDERS, [c(id=1)]))
+    target.feed((ORDERS, [c(id=2)]))
+    for commit in (tmp_path / "public/orders/_delta_log").glob("*.json"):
+        commit.write_text(commit.read_text()[: commit.stat().st_size // 2])
+    target.restart()
+    with pytest.raises(TargetAway, match="because one of its files is damaged") as caught:
+        target.feed((ORDERS, [c(id=3)]))
+    assert "move the folder of the table away and start again" in caught.value.hint
+    assert "<unknown>" not in str(caught.value)

@@ -1,6 +1,7 @@
 """What people see: a status line, under a bar for each table that is being read.
 
-On a terminal they are drawn over and over in place; elsewhere they are written every few seconds.
+On a terminal they are drawn over and over in place; elsewhere they are written every few seconds, and once a minute
+while nothing changes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tidelog.spark.progress import Progress
 
 EVERY_S = 5.0
+REPEAT_S = 60.0
+"""Between two lines that say the same, where they are not drawn in place."""
 BARS_MAX = 8
 _BAR = 10
 _COLOURS = {"ok": "32", "warning": "33", "error": "31"}
@@ -34,6 +37,7 @@ class Line:
         self._out = out or sys.stdout
         self._live = self._out.isatty()
         self._shown_at = float("-inf")
+        self._shown = ""
         self._warned: set[str] = set()
         self._over = 0
         self._ended = False
@@ -42,9 +46,12 @@ class Line:
         """The line, and the lines over it."""
         if self._live:
             self._draw([*over, f"{self._name}: {text}"])
-        elif urgent or time.monotonic() - self._shown_at >= EVERY_S:
-            self._shown_at = time.monotonic()
-            self._write("".join(f"{part}\n" for part in (*over, f"{self._name}: {text}")))
+            return
+        shown = "".join(f"{part}\n" for part in (*over, f"{self._name}: {text}"))
+        every_s = REPEAT_S if shown == self._shown else EVERY_S
+        if urgent or time.monotonic() - self._shown_at >= every_s:
+            self._shown, self._shown_at = shown, time.monotonic()
+            self._write(shown)
 
     def say(self, text: str) -> None:
         """Something that stays."""

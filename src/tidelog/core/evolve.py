@@ -270,10 +270,13 @@ def _cast(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedAr
 
 
 def as_text(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Any values as readable text; the database may write them otherwise."""
+    """Any values as readable text; the database may write them otherwise. Bytes are always written in hexadecimal
+    digits, also where they happen to be text: else nobody could tell which of the two a value is."""
+    if pa.types.is_binary(plain(column.type)):
+        return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
     try:
         return texts(column)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, and bytes that are no text
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists
         return pa.array([None if v is None else _shown(v) for v in column.to_pylist()], pa.string())
 
 

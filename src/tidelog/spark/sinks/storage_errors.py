@@ -17,6 +17,8 @@ _READ_ONLY = re.compile(r"Read-only file system|ReadOnlyFilesystem|Permission de
 _UNKNOWN_SCHEME = re.compile(
     r"""(?:Unknown scheme: |Unrecognized filesystem type in URI: |No FileSystem for scheme[: "]+)(\w[\w+\-]*)"""
 )
+_DAMAGED = re.compile(r"Truncated record|[Jj]son error|Invalid JSON|EOF while parsing|Parquet error|Corrupt footer")
+_NATIVE_STACK = re.compile(r"\s+0: (?:<unknown>|\S+::).*", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARROW = re.compile(r"\s*↳\s*")
 
@@ -40,6 +42,12 @@ def explain(target: str, error: BaseException) -> TidelogError:
         return ConfigError(
             f"{target} cannot be written: {found[0]}.", hint="Make it writable and start again: nothing is lost."
         )
+    if _DAMAGED.search(text):
+        return TargetAway(
+            f"{target} can't be read, because one of its files is damaged: {text}",
+            hint="Restore that file, or move the folder of the table away and start again: the table is then read from "
+            "the source.",
+        )
     return TargetAway(f"{target} can't be read or written: {text}")
 
 
@@ -61,5 +69,5 @@ def is_full(text: str) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    text = _ARROW.sub(": ", _COLOURS.sub("", str(error)))
+    text = _ARROW.sub(": ", _COLOURS.sub("", _NATIVE_STACK.sub("", str(error))))
     return " ".join(text.split()) or type(error).__name__
