@@ -632,6 +632,9 @@ def test_zero_and_negative_zero_are_one_key(rig: Make, kind: str) -> None:
     assert sorted(row["v"] for row in target.read(floats)) == [2, 5, 8]
     target.feed((floats, [c(id=-0.0, v=9), d(id=float("nan"))]))
     assert sorted(row["v"] for row in target.read(floats)) == [2, 9]
+    seen = pa.table({"id": pa.array([-0.0, 1.0], arrow(floats.columns[0]))})
+    target.feed(versions=[floats], keep=KeysOf(seen))
+    assert sorted(row["v"] for row in target.read(floats)) == [2, 9]
     target.feed((floats, [d(id=-0.0)]))
     assert [row["v"] for row in target.read(floats)] == [2]
 
