@@ -342,10 +342,11 @@ def test_a_publication_of_someone_else(database: Database, limited: str) -> None
 def test_the_cures_for_a_role_suffice(database: Database, limited: str) -> None:
     database.execute("CREATE SCHEMA closed")
     database.execute("CREATE TABLE closed.t (id int PRIMARY KEY, secret text)")
-    database.execute("CREATE PUBLICATION tidelog FOR TABLE closed.t WITH (publish_via_partition_root)")
+    database.execute("CREATE TABLE closed.u (id int PRIMARY KEY)")
+    database.execute("CREATE PUBLICATION tidelog FOR TABLE closed.t, closed.u WITH (publish_via_partition_root)")
     settings = {"publication__autocreate__mode": "disabled"}
     found = errors(findings(as_limited(database, **settings)))
-    assert [f.subject for f in found] == [f"role {limited}", "table closed.t", "table closed.t"]
+    assert [f.subject for f in found] == [f"role {limited}", "schema closed", "tables of closed"]
     for finding in found:
         database.execute(finding.cure)
     assert not errors(findings(as_limited(database, **settings)))
@@ -504,7 +505,7 @@ def test_the_role_that_reads(database: Database, limited: str) -> None:
     assert "wrong word" not in repr(found)
     wanted = config(database, **options | {"snapshot__database__password": "limited"})
     wrong = errors(findings(wanted))
-    assert [f.subject for f in wrong] == ["table public.a", "table s.b", "table s.b"]
+    assert [f.subject for f in wrong] == ["schema s", "table public.a", "table s.b"]
     for finding in wrong:
         database.execute(finding.cure)
     found = findings(wanted)

@@ -48,8 +48,8 @@ def _no_way_in(config: Config, exc: TidelogError) -> Finding:
 
 def _reads(session: Session, role: str, config: Config, captured: Sequence[Relation]) -> Iterator[Finding]:
     hidden = {row[0] for row in session.query(_HIDDEN, [[r.oid for r in captured]])}
+    yield from survey.grants(captured, role, config.selection)
     for relation in captured:
-        yield from survey.grants(relation, role, config.selection)
         if relation.oid in hidden:
             meaning = f"A policy decides which of its rows {role} sees: a snapshot refuses to read only some."
             cure = f"ALTER ROLE {quoted(role)} BYPASSRLS;"

@@ -174,15 +174,18 @@ def _left_out(relation: Relation, why: str, cure: str) -> Finding:
     return Finding("warning", f"table {relation.qualified}", f"It is not captured: it {why}.", cure)
 
 
-def grants(relation: Relation, role: str, selection: Selection) -> Iterator[Finding]:
-    subject = f"table {relation.qualified}"
-    if not relation.usable:
-        cure = f"GRANT USAGE ON SCHEMA {quoted(relation.schema)} TO {quoted(role)};"
-        yield Finding("error", subject, f"{role} may not use the schema {relation.schema}.", cure)
-    wanted = {c.name for c in selection.columns_of(relation.as_table())}
-    if wanted & set(relation.unreadable):
-        cure = f"GRANT SELECT ON {relation.quoted} TO {quoted(role)};"
-        yield Finding("error", subject, f"{role} may not read it: snapshots and verify need that.", cure)
+def grants(relations: Sequence[Relation], role: str, selection: Selection) -> Iterator[Finding]:
+    """What the role lacks to read these tables: one finding for each schema, whatever the number of its tables."""
+    for schema in dict.fromkeys(r.schema for r in relations if not r.usable):
+        cure = f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)};"
+        yield Finding("error", f"schema {schema}", f"{role} may not use it.", cure)
+    unreadable = [r for r in relations if {c.name for c in selection.columns_of(r.as_table())} & set(r.unreadable)]
+    for schema in dict.fromkeys(r.schema for r in unreadable):
+        tables = [r for r in unreadable if r.schema == schema]
+        meaning = f"{role} may not read {_some([r.qualified for r in tables])}: snapshots and verify need that."
+        cure = f"GRANT SELECT ON {', '.join(r.quoted for r in tables)} TO {quoted(role)};"
+        subject = f"table {tables[0].qualified}" if len(tables) == 1 else f"tables of {schema}"
+        yield Finding("error", subject, meaning, cure)
 
 
 def key(relation: Relation, selection: Selection) -> Iterator[Finding]:
