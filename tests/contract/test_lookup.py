@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ import pytest
 from tests.integration.postgres.test_check import options
 from tests.patience import wait_until
 from tests.servers import Database
+from tidelog.connectors.postgres import connector as connector_module
 from tidelog.connectors.postgres import lookup
 from tidelog.connectors.postgres.connector import PostgresConnector, create
 from tidelog.contracts import Scan
@@ -147,6 +149,36 @@ def test_a_column_that_is_renamed_meanwhile_is_found(connector: PostgresConnecto
         wait_until(lambda: database.execute(WAITING) != [(0,)], "the reader waits")
         other.commit()
         assert rows.result() == [{"a": 1, "b": "x"}]
+
+
+def test_rights_on_some_columns_are_enough(database: Database) -> None:
+    database.execute("CREATE TABLE t (a int PRIMARY KEY, b text, secret text)")
+    database.execute("INSERT INTO t VALUES (1, 'x', 's')")
+    database.execute("CREATE ROLE some_columns LOGIN PASSWORD 'word'")
+    database.execute("GRANT SELECT (a, b) ON t TO some_columns")
+    role = {"snapshot.database.user": "some_columns", "snapshot.database.password": "word"}
+    limited = create({**options(database), **role, "column.exclude.list": r"public\.t\.secret"})
+    try:
+        [table] = limited.tables()
+        for read in READS.values():
+            assert pa.Table.from_batches(read(limited, table)).to_pylist() == [{"a": 1, "b": "x"}]
+    finally:
+        limited.close()
+        database.execute("DROP OWNED BY some_columns; DROP ROLE some_columns")
+
+
+def test_a_slow_reader_is_not_cut_by_a_limit_on_idle_transactions(
+    connector: PostgresConnector, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector_module, "_ROWS_PER_READ", 1)
+    database.execute("CREATE TABLE t (a int PRIMARY KEY, b text); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    database.execute(f"ALTER DATABASE {database.dbname} SET idle_in_transaction_session_timeout = '50ms'")
+    [table] = connector.tables()
+    rows = 0
+    for batch in connector.read(table, ["a", "b"]):
+        time.sleep(0.3)
+        rows += batch.num_rows
+    assert rows == 2
 
 
 # -- settings of the server --------------------------------------------------------------------------------------------

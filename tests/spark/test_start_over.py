@@ -72,7 +72,7 @@ def test_two_pipelines_that_start_together_do_not_share_a_table(
     early = build(source={**source, "slot.name": f"{database.dbname}_early"}, name="early")
     late = build(source={**source, "slot.name": f"{database.dbname}_late"}, name="late")
     home = Home.open("late")
-    note_former_writers(home, lambda: find_writers(late.definition.sink))
+    note_former_writers(home, lambda: find_writers(late.definition.sink, []))
     accept(home)
     early.run(spark, once=True)
     database.execute("DELETE FROM t WHERE id = 1")

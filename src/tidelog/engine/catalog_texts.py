@@ -1,20 +1,22 @@
 """The texts of `Connector.contents` that offsets refer to by their digests.
 
 A text names every column of a table, and an offset that holds the texts of a thousand tables would cost more than its
-batch. So an offset holds digests, and this file of the state folder holds the texts. A text that is lost with the file
-is missed only where the catalog has changed meanwhile: then the table is read again without asking what has changed.
+batch. So an offset holds digests, and a file of the state folder holds the texts. If the file is lost or damaged, a
+table whose catalog entry changed meanwhile is read again without looking at what changed; nothing else happens.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from hashlib import blake2s
 from pathlib import Path
 
 from tidelog.engine.state_file import read_json, write_json
+from tidelog.errors import CorruptState
 
-_REMEDY = "Delete it: tables whose catalog entries changed since the last batch are then read again."
+_LOG = logging.getLogger("tidelog.snapshots")
 
 
 class CatalogTexts:
@@ -40,7 +42,11 @@ class CatalogTexts:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        return read_json(self._path, _REMEDY) or {}
+        try:
+            return read_json(self._path, "It is written again.") or {}
+        except CorruptState as exc:
+            _LOG.warning("%s Tables whose catalog entries changed since the last batch are read again.", exc.message)
+            return {}
 
 
 def _digest(text: str) -> str:

@@ -103,7 +103,7 @@ class CatalogWatch:
         """What changed the rows of a table since the digest `before` was taken."""
         earlier = self._texts.find(before)
         if earlier is None:
-            return UnloggedChange("its entry in the catalog changed, and what it was before is not known any more")
+            return UnloggedChange("its catalog entry changed, and the earlier one is lost (catalog.json)")
         return self._connector.unlogged_change(earlier, text)
 
     # -- what follows from it ----------------------------------------------------------------------------------
@@ -115,9 +115,10 @@ class CatalogWatch:
         else:
             aside = self._admission.waiting()  # a table that is set aside is read anyway when it comes back
             tables = [table for table in tables if table.qualified not in aside]
+        committed = dict(snapshot.contents)
         snapshot = replace(snapshot, contents=_sorted(finding.contents))
         snapshot = self._read_changed(snapshot, [t for t in tables if t.id in finding.changes], finding.changes)
-        return self._read_recreated(snapshot, [t for t in tables if t.id in finding.recreated])
+        return self._read_recreated(snapshot, [t for t in tables if t.id in finding.recreated], committed)
 
     def _read_changed(
         self, snapshot: Snapshot, tables: Sequence[Table], changes: Mapping[int, UnloggedChange]
@@ -127,7 +128,7 @@ class CatalogWatch:
             change = changes[table.id]
             if not self._may_read(table):
                 _LOG.warning(
-                    "%s: %s; the log does not tell of that, and the target still has the rows as they were. `%s` reads "
+                    "%s: %s; the log does not tell which rows that affects, and the target may have others. `%s` reads "
                     "the table again",
                     table.qualified,
                     change.reason,
@@ -135,7 +136,9 @@ class CatalogWatch:
                 )
                 continue
             what = "its keys are compared with the target" if change.only_removes else "its rows are read again"
-            _LOG.warning("%s: %s; the log does not tell of that, so %s", table.qualified, change.reason, what)
+            _LOG.warning(
+                "%s: %s; the log does not tell which rows that affects, so %s", table.qualified, change.reason, what
+            )
             wanted.append(Wanted(table.qualified, sweep=True, only_sweep=change.only_removes))
         return self._ask(snapshot, "changed", wanted)
 
@@ -144,13 +147,15 @@ class CatalogWatch:
         is_wanted = self._connector.snapshot_settings().mode != "no_data"
         return is_wanted and can_be_swept(table, self._connector.selection())
 
-    def _read_recreated(self, snapshot: Snapshot, tables: Sequence[Table]) -> Snapshot:
+    def _read_recreated(self, snapshot: Snapshot, tables: Sequence[Table], committed: Mapping[int, str]) -> Snapshot:
+        """`committed` are the digests of the last committed offset."""
         published = [table for table in tables if self._publish(table)]
         if not published:
             return snapshot
         ids = [table.id for table in published]
-        before = dict(snapshot.contents)
-        contents = {**before, **self._texts.keep(self._connector.contents(ids), before.values())}
+        known = dict(snapshot.contents)
+        new = self._texts.keep(self._connector.contents(ids), {*known.values(), *committed.values()})
+        contents = {**known, **new}
         snapshot = replace(snapshot, known=(*snapshot.known, *ids), contents=_sorted(contents))
         reads = self._connector.snapshot_settings().mode != "no_data"
         for table in published:

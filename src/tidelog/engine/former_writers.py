@@ -1,7 +1,7 @@
-"""Which queries had written to the target when a pipeline first started.
+"""Which queries had written a pipeline's tables into the target when the pipeline first started.
 
-Their tables are what the pipeline starts over with, if a person has chosen so. A table of any other query belongs to
-another pipeline that writes to the same place: two of them would mix their rows.
+The pipeline takes over the tables of these queries: a start that finds such tables begins only if a person has chosen
+so. A table of any other query belongs to another pipeline that writes to the same place, and their rows would mix.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Callable, Collection
 from tidelog.engine.home import Home
 from tidelog.engine.state_file import read_json, write_json
 
-_REMEDY = "Delete it: tables in the target are then taken over, whichever pipeline has written them."
+_REMEDY = (
+    "If no other pipeline uses the sink's path, delete it: tables in the target are then taken over, whichever query "
+    "has written them."
+)
 
 
 def note_former_writers(home: Home, find_writers: Callable[[], Collection[str] | None]) -> None:

@@ -122,7 +122,7 @@ class Home:
 
     @property
     def catalog_texts(self) -> Path:
-        """What the catalog showed of each table when its rows were last delivered in full."""
+        """Descriptions of tables in the catalog, to which offsets refer by their digests."""
         return self.path / "catalog.json"
 
     @property

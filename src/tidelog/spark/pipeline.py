@@ -219,7 +219,7 @@ class Run:
 
     def _start_over(self, fresh: bool) -> Jump | None:
         """Read everything again, where the checkpoint is gone and somebody has chosen so."""
-        note_former_writers(self._home, partial(find_writers, self._definition.sink))
+        note_former_writers(self._home, lambda: find_writers(self._definition.sink, self._connector.tables()))
         look = partial(find_written, self._definition.sink)
         over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
         return OVER if over else None

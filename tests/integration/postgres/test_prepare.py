@@ -131,9 +131,9 @@ def test_a_start_that_waits_for_another_session_names_it(
         wait_until(lambda: "nightly load" in caplog.text, "a warning that names the other session")
         other.rollback()
     assert prepared.result(ENOUGH_S) > 0
-    (warning, *_) = [r.message for r in caplog.records if "takes long" in r.message]
+    (warning, *_) = [r.message for r in caplog.records if "waits for" in r.message]
     assert warning.startswith(action)
-    assert f"Server process {pid}: 'nightly load' as" in warning
+    assert f"waits for 1 session: pid {pid} (application 'nightly load', user " in warning
 
 
 @pytest.mark.usefixtures("hurried")
@@ -158,7 +158,9 @@ def test_a_slot_that_is_being_created_is_waited_for(table: Database) -> None:
         slots = "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
         wait_until(lambda: table.execute(slots), "the unfinished slot")
         for action in (connector.lag, connector.reach, PostgresConnector(config(table)).prepare):
-            with pytest.raises(TransientError, match=rf"is still being created.*{other.info.backend_pid}"):
+            with pytest.raises(
+                TransientError, match=rf"still creates the replication slot .*pid {other.info.backend_pid}"
+            ):
                 action()
         other.rollback()
     assert prepared.result(ENOUGH_S) > 0
@@ -179,3 +181,16 @@ def test_a_start_that_was_killed_leaves_no_slot_behind(table: Database, tmp_path
             capture.kill()
         wait_until(lambda: not table.execute(slots), "the end of the unfinished slot")
         other.rollback()
+
+
+def test_a_physical_slot_of_the_name_is_refused(table: Database) -> None:
+    wanted = config(table)
+    table.execute("SELECT pg_create_physical_replication_slot(%s)", [wanted.slot])
+    try:
+        connector = PostgresConnector(wanted)
+        for action in (connector.prepare, connector.lag):
+            with pytest.raises(ConfigError, match=f"{wanted.slot} is a physical one"):
+                action()
+        connector.close()
+    finally:
+        table.execute("SELECT pg_drop_replication_slot(%s)", [wanted.slot])

@@ -362,7 +362,28 @@ NO_DOUBT = {
     "constraints": "ALTER TABLE t ALTER b SET DEFAULT 7; ALTER TABLE t ALTER b SET NOT NULL; INSERT INTO t VALUES (4)",
     "an index": "CREATE INDEX ON t (b); REINDEX TABLE CONCURRENTLY t; UPDATE t SET b = 6 WHERE id = 2",
     "a new default": "ALTER TABLE t ADD c float8 DEFAULT random()",
+    "a default, and another file": "ALTER TABLE t ALTER b SET DEFAULT 7; VACUUM FULL t",
+    "privileges, statistics and another file": (
+        "GRANT SELECT (b) ON t TO PUBLIC; ALTER TABLE t ALTER b SET STATISTICS 5; CLUSTER t USING t_pkey"
+    ),
+    "another type of the key": "ALTER TABLE t ALTER id TYPE bigint",
+    "a column for a moment": "ALTER TABLE t ADD c int; ALTER TABLE t ADD tmp int; ALTER TABLE t DROP tmp",
+    "the primary key by its index": "ALTER TABLE t REPLICA IDENTITY USING INDEX t_pkey; UPDATE t SET b = 6",
 }
+
+
+def test_a_partitioned_table_that_gets_a_partition_and_a_default(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A new partition is a new file, and none of the rows that are there has moved."""
+    execute(rig.database, ROOT)
+    rig.source["table.include.list"] = "public.root"
+    rig.run()
+    rig.crash()
+    before = len(rig.reads)
+    execute(rig.database, "CREATE TABLE p4 PARTITION OF root FOR VALUES FROM (300) TO (400)")
+    execute(rig.database, "ALTER TABLE root ALTER v SET DEFAULT 'x'; ALTER TABLE root ALTER v SET STATISTICS 5")
+    rig.run()
+    assert len(rig.reads) == before
+    assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize("change", NO_DOUBT)

@@ -32,11 +32,12 @@ WITH RECURSIVE part(root, oid) AS (
     UNION ALL
     SELECT p.root, i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
 ), file(root, name) AS (
-    SELECT root, coalesce(max(pg_relation_filenode(oid)::bigint)::text, '') FROM part GROUP BY root
+    SELECT p.root, coalesce(max(nullif(c.relfilenode, 0)::bigint)::text, '')
+      FROM part p JOIN pg_class c ON c.oid = p.oid GROUP BY p.root
 )
 """
-"""Of a partitioned table the newest file of its partitions counts. It is looked up no earlier than the column's row: so
-a new definition never comes with the file of before."""
+"""Of a partitioned table the newest file of its partitions counts. It comes from the snapshot that shows the columns:
+`pg_relation_filenode` looks past it, and an old definition with a new file would hide a change."""
 
 _ATTRIBUTE = """
        a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull,
@@ -57,15 +58,15 @@ SELECT ARRAY(SELECT a.attname::text
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
               ORDER BY k.place)
   FROM pg_index i
-  LEFT JOIN pg_index log ON log.indrelid = c.oid AND log.indisreplident AND log.indisvalid AND c.relreplident = 'i'
- WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indexrelid = log.indexrelid)
-   AND (log.indexrelid IS NULL OR i.indexrelid = log.indexrelid
-        OR i.indkey[0:i.indnkeyatts - 1]::int2[] <@ log.indkey[0:log.indnkeyatts - 1]::int2[])
+  LEFT JOIN pg_index d ON d.indrelid = c.oid AND d.indisreplident AND d.indisvalid AND c.relreplident = 'i'
+ WHERE i.indrelid = c.oid AND i.indisvalid AND (i.indisprimary OR i.indexrelid = d.indexrelid)
+   AND (d.indexrelid IS NULL OR i.indexrelid = d.indexrelid
+        OR i.indkey[0:i.indnkeyatts - 1]::int2[] <@ d.indkey[0:d.indnkeyatts - 1]::int2[])
  ORDER BY i.indisprimary DESC
  LIMIT 1
 )"""
-"""The primary key. With REPLICA IDENTITY USING INDEX the log tells the columns of that index alone: it is the key then,
-unless the primary key is part of it."""
+"""The key that deletes carry: the index `d` of REPLICA IDENTITY USING INDEX, or the primary key if that index contains
+all of its columns; without such an index, the primary key."""
 
 _KEYS = f"SELECT c.oid, {_KEY} FROM pg_class c WHERE c.oid = ANY(%s)"
 
@@ -141,7 +142,7 @@ class Catalog:
 
         The catalog knows what a column is, beyond its name, only while it still shows the very columns of the
         message. When it has moved on, a column that was known keeps its identity, and that of a new one is unsure."""
-        attributes = [a for a in attributes_of(self._session, [relation.oid]).get(relation.oid, []) if not a.generated]
+        attributes = [a for a in self._attributes([relation.oid]).get(relation.oid, []) if not a.generated]
         self._learn([c.type_oid for c in relation.columns])
         shown = [_as_relation(a) for a in attributes] == [replace(c, in_identity=False) for c in relation.columns]
         if shown:
@@ -230,16 +231,21 @@ class Catalog:
         return {a.name: a for a in attributes if 0 < (oldest - int(a.definition)) % 2**32 < 2**31}
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
-        """The primary key, or the index that the log tells instead. The catalog may have moved on since the message, so
-        the identity that the message itself marks decides, unless that is the whole row; the catalog knows the order
-        of the columns."""
+        """The columns that the message marks decide, because the catalog may have moved on since; the catalog gives
+        their order, and the primary key where the index of the replica identity contains it."""
         marked = tuple(c.name for c in relation.columns if c.in_identity)
         known = self._keys([relation.oid]).get(relation.oid, ())
         if relation.identity in "di" and marked:
-            is_same = set(known) == set(marked) or (relation.identity == "i" and known and set(known) <= set(marked))
-            return known if is_same else marked
+            fits = set(known) == set(marked) or (relation.identity == "i" and known and set(known) <= set(marked))
+            return known if fits else marked
         names = {c.name for c in relation.columns}
         return known if known and names.issuperset(known) else ()
+
+    def _attributes(self, oids: Sequence[int]) -> dict[int, list[Attribute]]:
+        found: dict[int, list[Attribute]] = {}
+        for oid, *attribute in self._session.query(_COLUMNS, [list(oids)]):
+            found.setdefault(oid, []).append(_attribute(attribute))
+        return found
 
     def _keys(self, oids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         return {oid: tuple(names) for oid, names in self._session.query(_KEYS, [list(oids)]) if names}
@@ -264,14 +270,6 @@ class Catalog:
         if element:
             return Resolved(f"{self._types[element].name}[]")
         return Resolved(_KINDS.get(kind, name))
-
-
-def attributes_of(session: Session, oids: Sequence[int]) -> dict[int, list[Attribute]]:
-    """By table, the columns as the catalog has them now, generated ones included."""
-    found: dict[int, list[Attribute]] = {}
-    for oid, *attribute in session.query(_COLUMNS, [list(oids)]):
-        found.setdefault(oid, []).append(_attribute(attribute))
-    return found
 
 
 def _as_relation(attribute: Attribute) -> RelationColumn:

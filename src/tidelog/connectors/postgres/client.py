@@ -105,19 +105,23 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """One that only reads; each of its statements sees what is committed when it begins."""
+        """A READ ONLY, READ COMMITTED transaction: each statement sees what was committed before it began. It may stay
+        idle while its rows are used."""
         self.query("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
         try:
+            self.query("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield
-        finally:
-            if not self.closed:
-                self.query("ROLLBACK")
+        except BaseException:
+            self.close()  # ends the transaction, whatever state it is in
+            raise
+        self.query("ROLLBACK")
 
     def lock(self, source: str) -> bool:
-        """Keep a table as it is until the transaction ends; whether there is a table of this name."""
+        """Locks the table in ACCESS SHARE mode until the transaction ends. Returns False if no table has this name.
+        Unlike LOCK TABLE, a SELECT needs rights on some of the columns only."""
         try:
             with self._connection.cursor() as cursor:
-                cursor.execute(f"LOCK TABLE {source} IN ACCESS SHARE MODE")
+                cursor.execute(f"SELECT FROM {source} LIMIT 0")
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return False
         except psycopg.Error as exc:
@@ -322,6 +326,7 @@ def translated(config: Config) -> Iterator[None]:
 def translate(config: Config, error: psycopg.Error) -> TidelogError:
     text = error.diag.message_primary or sqlstate.reason_of(str(error))
     state = error.sqlstate or sqlstate.connect_state(text)
-    if error.sqlstate and not isinstance(error, psycopg.OperationalError) and state not in sqlstate.SETTINGS_CURE:
+    is_refused = not isinstance(error, psycopg.OperationalError) and state not in sqlstate.SESSION_ENDED
+    if error.sqlstate and is_refused and state not in sqlstate.SETTINGS_CURE:
         return ConfigError(f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes.")
     return sqlstate.error(config, state, text.rstrip("."))

@@ -174,7 +174,7 @@ class PostgresConnector:
     def read(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """By the names of today: the log may be behind. A column that is gone or has another type by now is null; the
         version of the table that says so is still to come, and asks again."""
-        with self._held(table) as (session, now):
+        with self._locked_table(table) as (session, now):
             names = [_name_now(table.column(c), now) for c in columns] if now is not None else []
             if now is not None and None not in [n for c, n in zip(columns, names, strict=True) if c in table.key]:
                 chosen = ", ".join("NULL" if name is None else identifier(name) for name in names)
@@ -187,7 +187,7 @@ class PostgresConnector:
             yield from self.read(table, columns)
             return
         for some in lookup.portions(keys):
-            with self._held(table) as (session, now):
+            with self._locked_table(table) as (session, now):
                 if now is None:
                     return
                 names = [_name_now(table.column(c), now) for c in columns]
@@ -204,20 +204,21 @@ class PostgresConnector:
         limits += [f"{_key(table, self._config.selection)} <= {literal(high)}"] if high is not None else []
         where = f" WHERE {' AND '.join(limits)}" if limits else ""
         names = ", ".join(identifier(c) for c in columns)
-        with self._held(table) as (session, _):
+        with self._locked_table(table) as (session, _):
             sql = f"SELECT {names} FROM {walk.source(session, table)}{where}"
             yield from self._select(session, sql, table, columns, marks=self._config.selection.failures != "fail")
 
     @contextmanager
-    def _held(self, table: Table) -> Iterator[tuple[Session, Table | None]]:
-        """A transaction in which the table stays as it is, and the table as it is then; None if it is gone.
+    def _locked_table(self, table: Table) -> Iterator[tuple[Session, Table | None]]:
+        """Opens a transaction, locks the table (ACCESS SHARE), and yields the session with the table's current
+        definition; None if the table was dropped.
 
         The lock comes before anything is read. COPY takes its snapshot before it waits for a lock, and a table that
         was rewritten meanwhile is empty to an older snapshot."""
         with Session(as_reader(self._config), whole=True) as session, session.transaction():
             while source := walk.find_source(session, table):
-                with lock_waits.reported(self._config, session, f"Reading {table.qualified}"):
-                    session.query("SAVEPOINT unlocked")
+                session.query("SAVEPOINT unlocked")
+                with lock_waits.warn_while_waiting(self._config, session, f"Reading {table.qualified}"):
                     is_locked = session.lock(source)
                 if is_locked and walk.find_source(session, table) == source:
                     break

@@ -4,16 +4,16 @@
 `ALTER TYPE … RENAME VALUE` changes the text of every stored value, and so does adding or dropping an attribute of a
 composite type.
 
-Where rows and columns change while nobody reads, the log names columns and leaves open which ones it means: a column
-may have been replaced by another one of its name and type, computed anew without changing its type, or may have been
-generated before, and a key may have been another one for a while (`_of_columns`, `_of_key`).
+pgoutput identifies columns by name only. If rows and columns both change between two looks at the catalog, a name may
+mean two different columns: one may have been replaced by another of its name and type, computed anew without changing
+its type, or may have been generated before. A key may have been another one for a while.
 
 All of them show in the catalog. `describe` reads that part of the catalog as a text for each table, and `difference`
 compares two of these texts.
 
 Harmless changes give no difference: a new partition that was created as one, an attached partition without rows, a
-rewrite of a partition's file that kept its rows (`VACUUM FULL`, `CLUSTER`), a new label of an enum, and a column that
-is added, dropped, renamed or retyped.
+rewrite of a file that kept its rows (`VACUUM FULL`, `CLUSTER`), a new label of an enum, and a column that is added,
+dropped, renamed, retyped or constrained.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Any
 
-from tidelog.connectors.postgres.catalog import Attribute, attributes_of
 from tidelog.connectors.postgres.client import Session
 from tidelog.contracts import UnloggedChange
 from tidelog.errors import TidelogError, TransientError
@@ -74,14 +73,32 @@ SELECT u.root::bigint, 'attributes', t.oid::bigint,
 """Types that were created by users have numbers from 16384 on."""
 
 _TABLES = """
-SELECT c.oid::bigint, c.relnatts, coalesce(p.oid, 0)::bigint, p.conkey, i.indkey::int2[]
+SELECT c.oid::bigint, json_build_object(
+       'major', current_setting('server_version_num')::int / 10000,
+       'files', CASE WHEN c.relkind <> 'p' THEN json_build_object(c.oid, c.relfilenode::bigint) ELSE (
+           WITH RECURSIVE part(oid) AS (
+               SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid
+               UNION ALL SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+           )
+           SELECT json_object_agg(l.oid, l.relfilenode::bigint ORDER BY l.oid)
+             FROM part p JOIN pg_class l ON l.oid = p.oid WHERE l.relfilenode <> 0) END,
+       'numbers', c.relnatts,
+       'primary', (SELECT json_build_array(p.oid::bigint, p.conkey) FROM pg_constraint p
+                    WHERE p.conrelid = c.oid AND p.contype = 'p'),
+       'identity', (SELECT i.indkey[0:i.indnkeyatts - 1]::int2[] FROM pg_index i
+                     WHERE i.indrelid = c.oid AND i.indisreplident AND c.relreplident = 'i'),
+       'columns', (SELECT json_object_agg(a.attnum, json_build_array(
+                          a.attname, a.atttypid::bigint, a.atttypmod, a.attgenerated <> '', a.xmin::text,
+                          hashtextextended(concat_ws('|', a.attacl, a.attnotnull, a.atthasdef, a.attidentity,
+                                                     a.attstattarget, a.attstorage, a.attoptions), 0))
+                          ORDER BY a.attnum)
+                     FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))::text
   FROM pg_class c
-  LEFT JOIN pg_constraint p ON p.conrelid = c.oid AND p.contype = 'p'
-  LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident AND c.relreplident = 'i'
  WHERE c.oid = ANY(%s)
 """
-"""`relnatts` is the highest number that any column ever had. A primary key is known by its constraint: REINDEX
-CONCURRENTLY gives it another index."""
+"""One statement, and no function that looks past its snapshot: parts of different moments would hide a change between
+them. `relnatts` is the highest number that any column ever had. A primary key is known by its constraint, because
+REINDEX CONCURRENTLY gives it another index. A column's digest covers what may be altered without touching a value."""
 
 _MEMBERS = """
 SELECT c.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind = 'r',
@@ -119,25 +136,20 @@ class _Member:
 
 def describe(session: Session, ids: Sequence[int]) -> dict[int, str]:
     """For each table, the part of the catalog that shows unlogged changes."""
-    contents: dict[int, dict[str, Any]] = {}
-    for oid, attributes in attributes_of(session, ids).items():
-        contents[oid] = {"columns": {str(a.number): _column(a) for a in attributes}, "file": attributes[0].storage}
-    for oid, last_number, constraint, *keys in session.query(_TABLES, [list(ids)]):
-        contents.setdefault(oid, {}).update(last=last_number, key=[constraint, *(list(key or ()) for key in keys)])
+    texts = dict(session.query(_TABLES, [list(ids)]))
+    more: dict[int, dict[str, dict[str, Any]]] = {}
     partitioned = [oid for (oid,) in session.query(_PARTITIONED, [list(ids)])]
     for oid in partitioned:
-        contents[oid]["partitions"] = {}
+        more[oid] = {"partitions": {}}
     for root, oid, file, attached in session.query(_PARTITIONS, [partitioned]) if partitioned else []:
-        contents[root]["partitions"][str(oid)] = [file, attached]
+        more[root]["partitions"][str(oid)] = [file, attached]
     for root, kind, oid, value in session.query(_TYPES, [list(ids)]):
         shown = _short(value) if kind == "labels" else value
-        contents.setdefault(root, {}).setdefault(kind, {})[str(oid)] = shown
-    return {oid: json.dumps(found, sort_keys=True, separators=(",", ":")) for oid, found in contents.items()}
-
-
-def _column(attribute: Attribute) -> list[Any]:
-    kind = [attribute.type_oid, attribute.modifier]
-    return [attribute.name, kind, attribute.generated, attribute.definition]
+        more.setdefault(root, {}).setdefault(kind, {})[str(oid)] = shown
+    for oid, parts in more.items():
+        if oid in texts:
+            texts[oid] = json.dumps({"table": json.loads(texts[oid]), **parts}, sort_keys=True, separators=(",", ":"))
+    return texts
 
 
 def _short(label: str) -> str:
@@ -148,8 +160,9 @@ def difference(session: Session, before: str, now: str) -> UnloggedChange | None
     """What changed a table's rows between two texts of `describe`; None if nothing did."""
     old, new = json.loads(before), json.loads(now)
     changes = [*_of_types(old, new)]
-    if "columns" in old and "columns" in new:
-        changes += [*_of_columns(old, new), *_of_key(old, new)]
+    table_before, table_now = _Table.of(old), _Table.of(new)
+    if table_before is not None and table_now is not None:
+        changes += [*_of_columns(table_before, table_now), *_of_key(table_before, table_now)]
     if "partitions" in old and "partitions" in new:
         changes += _of_partitions(session, old["partitions"], new["partitions"])
     if not changes:
@@ -175,30 +188,90 @@ def _differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 # -- columns -------------------------------------------------------------------------------------------------------
 
 
-def _of_columns(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[UnloggedChange]:
-    before, now = old["columns"], new["columns"]
-    numbers_before = {name: number for number, (name, *_) in before.items()}
-    added = [name for number, (name, *_) in now.items() if int(number) > old["last"]]
-    if added and len(added) < new["last"] - old["last"]:
-        yield UnloggedChange(f"columns were added and dropped again before {' and '.join(added)}")
-    for number, (name, kind, is_generated, definition) in now.items():
-        if is_generated:  # the log does not carry it
-            continue
-        if numbers_before.get(name, number) != number:
-            yield UnloggedChange(f"another column is now called {name}")
-            continue
-        if number not in before:
-            continue
-        _, kind_before, was_generated, definition_before = before[number]
-        if was_generated:
-            yield UnloggedChange(f"the column {name} is no longer generated")
-        elif kind == kind_before and definition != definition_before and old["file"] != new["file"]:
-            yield UnloggedChange(f"the values of the column {name} may have been rewritten")
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    kind: tuple[int, int]
+    """The type, and its modifier."""
+    is_generated: bool
+    definition: str
+    """The transaction that wrote its row of the catalog last."""
+    options: int
+    """A digest of what can be altered without touching a value: constraints, defaults, privileges, statistics."""
 
 
-def _of_key(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[UnloggedChange]:
-    if old.get("key") != new.get("key"):
-        yield UnloggedChange("its key was changed")
+@dataclass(frozen=True)
+class _Table:
+    """The description of a table itself, out of a text."""
+
+    major: int
+    files: Mapping[str, int]
+    """Where its rows lie, by the oid of the table or of its partition."""
+    highest_number: int
+    constraint: int
+    """Of the primary key; 0 if the replica identity is another key, or there is none."""
+    key: tuple[int, ...]
+    """Numbers of the columns that identify a row in the log."""
+    columns: Mapping[int, _Column]
+
+    @staticmethod
+    def of(text: Mapping[str, Any]) -> _Table | None:
+        """None for a text of an earlier version, which did not describe the table."""
+        raw = text.get("table", text)
+        if "columns" not in raw:
+            return None
+        columns = {
+            int(number): _Column(name, (kind, modifier), is_generated, definition, options)
+            for number, (name, kind, modifier, is_generated, definition, options) in (raw["columns"] or {}).items()
+        }
+        constraint, primary = raw["primary"] or (0, [])
+        identity = raw["identity"] or []
+        if identity and not (primary and set(primary) <= set(identity)):
+            constraint, primary = 0, sorted(identity)
+        return _Table(raw["major"], raw["files"] or {}, raw["numbers"], constraint, tuple(primary), columns)
+
+
+def _is_rewritten(before: _Table, now: _Table) -> bool:
+    """Whether rows that were there before lie in another file; a new partition brings a file of its own."""
+    return any(before.files[oid] != now.files[oid] for oid in before.files.keys() & now.files.keys())
+
+
+def _of_columns(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
+    numbers_before = {column.name: number for number, column in before.columns.items()}
+    transient = set(range(before.highest_number + 1, now.highest_number + 1)) - now.columns.keys()
+    for number, column in now.columns.items():
+        if column.is_generated:  # the log does not carry it
+            continue
+        earlier = before.columns.get(number)
+        if numbers_before.get(column.name, number) != number:
+            yield UnloggedChange(f"another column is now called {column.name}")
+        elif earlier is None:
+            if any(gone < number for gone in transient):
+                yield UnloggedChange(f"a column was added and dropped before {column.name}, maybe of the same name")
+        elif earlier.is_generated:
+            yield UnloggedChange(f"the column {column.name} is no longer generated")
+        elif _is_rewritten(before, now) and before.major == now.major and _may_be_computed_anew(earlier, column):
+            yield UnloggedChange(f"the values of the column {column.name} may have been rewritten")
+
+
+def _may_be_computed_anew(before: _Column, now: _Column) -> bool:
+    """A type that changed is followed by the log's own description of the table; options explain a new definition."""
+    is_same = (before.name, before.kind, before.options) == (now.name, now.kind, now.options)
+    return is_same and before.definition != now.definition
+
+
+def _of_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
+    if before.key != now.key:
+        yield UnloggedChange("its primary key or replica identity was changed")
+        return
+    # A key column that gets another type gets another constraint, too; an upgrade of the server gives new numbers.
+    kinds_before, kinds = (
+        [table.columns[number].kind if number in table.columns else None for number in now.key]
+        for table in (before, now)
+    )
+    is_made_anew = before.constraint != now.constraint and before.constraint and now.constraint
+    if is_made_anew and kinds_before == kinds and before.major == now.major:
+        yield UnloggedChange("its primary key was made anew")
 
 
 # -- partitions ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Statements of a start that wait for other sessions.
+"""Statements that wait for other sessions, at a start and when a table is read.
 
 A publication needs a lock on each of its tables, and a slot needs every transaction to end that is open anywhere on the
-server. Neither wait has a limit, because both end by themselves. So a statement that takes long is explained in the
-log, and the server ends it when this process is gone.
+server. Such a wait has no limit, because it ends by itself. So the log says which sessions are waited for, and the
+server cancels the statement when this process is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.core.settings import counted
-from tidelog.errors import TidelogError
+from tidelog.errors import ConfigError, TidelogError
 
 _LOG = logging.getLogger("tidelog")
 
@@ -37,25 +37,28 @@ SELECT pg_is_in_recovery() AND wait_event_type IS DISTINCT FROM 'Lock' FROM pg_s
 """
 
 
-def end_with_client(session: Session) -> None:
-    """Let the server end a waiting statement when its client is gone. Without this, it would notice only at the end of
-    the wait, and a slot would appear that nobody reads."""
-    if session.version >= _CLIENT_CHECK_VERSION:
+def cancel_if_client_disconnects(session: Session) -> None:
+    """Without this, the server notices only at the end of the wait that its client is gone, and an unused slot would
+    remain."""
+    if session.version < _CLIENT_CHECK_VERSION:
+        return
+    try:
         session.query("SELECT set_config('client_connection_check_interval', %s, false)", [_CLIENT_CHECK])
+    except ConfigError as exc:  # some platforms, and some hosted servers, cannot check their clients
+        _LOG.debug("The server does not check whether its clients are still there: %s", exc.message)
 
 
 @contextmanager
-def reported(config: Config, session: Session, action: str) -> Iterator[None]:
-    """While the body runs a statement on `session`, the log says after some seconds, and then once a minute, which
-    sessions hold it up. `action` names the statement."""
+def warn_while_waiting(config: Config, session: Session, action: str) -> Iterator[None]:
+    """While the body runs a statement on `session`, the log says after three seconds, and then once a minute, which
+    sessions it waits for. `action` names the statement."""
     done = threading.Event()
     reporter = threading.Thread(target=_report, args=(config, session.backend_pid, action, done), daemon=True)
     reporter.start()
     try:
         yield
     finally:
-        done.set()
-        reporter.join()
+        done.set()  # the thread may still be connecting: nothing waits for it
 
 
 def _report(config: Config, pid: int, action: str, done: threading.Event) -> None:
@@ -65,8 +68,9 @@ def _report(config: Config, pid: int, action: str, done: threading.Event) -> Non
             with Session(config) as observer:
                 reason = describe(observer, pid)
         except TidelogError as exc:  # the wait itself is not affected
-            reason = f"; what it waits for could not be looked up: {exc.message}"
-        _LOG.warning("%s takes long%s", action, reason)
+            reason = f"something that could not be looked up: {exc.message}"
+        if not done.is_set():
+            _LOG.warning("%s waits for %s", action, reason)
         delay_s = _NEXT_REPORT_S
 
 
@@ -76,18 +80,19 @@ def describe(session: Session, pid: int) -> str:
     if blocking:
         named = "; ".join(_blocker(*row) for row in blocking[:_NAMED_MAX])
         more = len(blocking) - _NAMED_MAX
-        others = f"; and {counted(more, 'other session')}" if more > 0 else ""
-        return f": it waits for the end of a transaction. {named}{others}."
+        return f"{counted(len(blocking), 'session')}: {named}{f'; and {more} more' if more > 0 else ''}."
     if session.query(_WAITS_FOR_PRIMARY, [pid]) == [(True,)]:
-        return ": a standby waits for the primary. Run there: SELECT pg_log_standby_snapshot();"
-    return "."
+        return "the primary, because this is a standby. Run there: SELECT pg_log_standby_snapshot();"
+    return "the server."
 
 
 def _blocker(
     pid: int, application: str | None, user: str | None, database: str | None, state: str | None, since: str | None
 ) -> str:
     if pid == 0:
-        return "It is a prepared transaction (see pg_prepared_xacts)"
+        return "a prepared transaction (see pg_prepared_xacts)"
     if since is None:
-        return f"Server process {pid}, of another role"
-    return f"Server process {pid}: {application!r} as {user} in database {database}, {state}, since {since}"
+        return f"pid {pid} (details hidden: grant pg_read_all_stats to see them)"
+    details = [f"application {application!r}" if application else "", f"user {user}" if user else ""]
+    details += [f"database {database}" if database else "", f"{state or 'active'} since {since}"]
+    return f"pid {pid} ({', '.join(filter(None, details))})"

@@ -54,13 +54,8 @@ class Slot:
             )
         if self._config.streaming and (problem := check.cannot_stream(session.version)):
             raise ConfigError(problem.meaning, hint=problem.cure)
-        lock_waits.end_with_client(session)
-        slots = self._found(session)
-        if slots and slots[0][3] != "pgoutput":
-            raise ConfigError(
-                f"The slot {self._config.slot} uses the plugin {slots[0][3]}, not pgoutput.",
-                hint="Choose another slot.name, or drop the slot.",
-            )
+        lock_waits.cancel_if_client_disconnects(session)
+        slots = self._query_slot(session)
         if resuming:
             self.require(session, None)
         scene = observe(session, self._config)
@@ -93,7 +88,7 @@ class Slot:
         name = self._config.publication
         exists = bool(session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]))
         action = f"{'Altering' if exists else 'Creating'} the publication {name}"
-        with lock_waits.reported(self._config, session, action):
+        with lock_waits.warn_while_waiting(self._config, session, action):
             if self._config.autocreate == "all_tables":
                 if not exists:
                     session.query(f"CREATE PUBLICATION {name} FOR ALL TABLES {_VIA_ROOT}")
@@ -105,14 +100,21 @@ class Slot:
                 session.query(f"ALTER PUBLICATION {name} SET TABLE {tables}")
         return not exists
 
-    def _found(self, session: Session) -> list[tuple[Any, ...]]:
-        """The slot's row; `TransientError` while somebody is still creating the slot."""
+    def _query_slot(self, session: Session) -> list[tuple[Any, ...]]:
+        """The slot's row, if there is one; a `TransientError` while another session creates the slot."""
         found = session.query(_SLOT, [self._config.slot])
-        if found and found[0][0] is None:
-            pid = found[0][-1]
-            reason = lock_waits.describe(session, pid) if pid is not None else "."
+        if not found:
+            return found
+        confirmed, plugin, pid = found[0][0], found[0][3], found[0][-1]
+        if plugin != "pgoutput":
+            kind = f"uses the plugin {plugin}, not pgoutput" if plugin else "is a physical one"
+            raise ConfigError(
+                f"The slot {self._config.slot} {kind}.", hint="Choose another slot.name, or drop the slot."
+            )
+        if confirmed is None:
             raise TransientError(
-                f"The replication slot {self._config.slot} is still being created, by server process {pid}{reason}"
+                f"Server process {pid} still creates the replication slot {self._config.slot}, and waits for "
+                f"{lock_waits.describe(session, pid)}"
             )
         return found
 
@@ -162,7 +164,7 @@ class Slot:
         )
 
     def _ensure_slot(self, session: Session) -> int:
-        found = self._found(session)
+        found = self._query_slot(session)
         if found and found[0][1] == "lost":  # of no use to anybody any more
             session.query("SELECT pg_drop_replication_slot(%s)", [self._config.slot])
             found = []
@@ -170,16 +172,18 @@ class Slot:
             recovering = session.query("SELECT pg_is_in_recovery()")[0][0]
             failover = session.version >= 170000 and self._config.failover and not recovering
             extra = ", failover => true" if failover else ""
-            with lock_waits.reported(self._config, session, f"Creating the replication slot {self._config.slot}"):
+            with lock_waits.warn_while_waiting(
+                self._config, session, f"Creating the replication slot {self._config.slot}"
+            ):
                 session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
-            found = self._found(session)
+            found = self._query_slot(session)
         return int(found[0][0])
 
     def require(self, session: Session, start: int | None) -> int:
         """PostgreSQL silently starts at the slot's own position when asked for an older one: never accept that.
         Returns how far the slot is acknowledged."""
         after = f"after {lsn_text(start)}" if start is not None else "since the last delivered one"
-        found = self._found(session)
+        found = self._query_slot(session)
         if not found:
             raise PositionLost(
                 f"The replication slot {self._config.slot} does not exist any more: changes {after} are lost.",
@@ -215,7 +219,7 @@ class Slot:
             )
 
     def lag(self, session: Session) -> Lag:
-        found = self._found(session)
+        found = self._query_slot(session)
         if not found:
             raise PositionLost(f"There is no replication slot {self._config.slot}.", hint=START_OVER)
         _, _, safe, _, pending, kept, _ = found[0]

@@ -40,6 +40,8 @@ _CONNECT_STATES = (
 """What a connection that fails tells in words alone: the driver gives no SQLSTATE then, and TLS has none."""
 _TIME_CURES = ("08", "40", "53", "55", "57", "58")
 """Classes of SQLSTATE: connection, conflict of transactions, resources, state, intervention, system."""
+SESSION_ENDED = ("25P03", "25P04")
+"""The server ended a session that was idle in a transaction, or a transaction that took too long: the next may not."""
 _NO_CONNECTION = ("", "08")
 """The driver gives no SQLSTATE for a connection that could not be opened or was cut."""
 _SLOT_BUSY = "55006"

@@ -53,8 +53,8 @@ def foreign(name: str, uri: str) -> tuple[str, str]:
     """What is wrong with a table that another pipeline writes, and what cures it."""
     return (
         f"Another pipeline writes the target table of {name}, {uri}.",
-        "Give each pipeline a path of its own (sink: path). If that pipeline is no longer used, move or delete the "
-        "table and start again: its rows are then read from the source.",
+        "Give each pipeline a path of its own (sink: path). Only if that pipeline is no longer used, move or delete "
+        "the table and start again: its rows are then read from the source.",
     )
 
 

@@ -6,7 +6,8 @@ Every Delta table that the sink writes is in its book of places; a history is a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow.fs as fs
 
@@ -19,6 +20,8 @@ from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import BOOK
 from tidelog.spark.sinks.target import own_uri, uri
 
+T = TypeVar("T")
+
 _LOG = logging.getLogger("tidelog")
 _LOOKED_AT_MAX = 20
 """Tables of a history: each costs a request."""
@@ -28,43 +31,48 @@ def find_written(sink: Mapping[str, str], tables: Sequence[Table]) -> str:
     """The first of these tables that has rows in the target; empty when none has. A target that only Spark can open
     cannot be looked at here."""
     look = {"delta": _in_delta, "history": _in_history}.get(sink["type"])
-    options = {name: text for name, text in sink.items() if name != "type"}
-    try:
-        return look(options, tables) if look else ""
-    except (TidelogError, OSError) as exc:
-        reason = str(exc).splitlines()[0]
-        _LOG.warning("Whether the target has rows already could not be looked up before the first start: %s", reason)
-        return ""
+    found = _look(lambda: look(_options(sink), tables)) if look else None
+    return found or ""
 
 
-def find_writers(sink: Mapping[str, str]) -> frozenset[str] | None:
-    """The queries that have written to a target of Delta tables; None where that cannot be told."""
+def find_writers(sink: Mapping[str, str], tables: Sequence[Table]) -> frozenset[str] | None:
+    """The queries that have written these tables into a target of Delta tables; None where that cannot be told."""
     if sink["type"] != "delta":
         return None
-    options = {name: text for name, text in sink.items() if name != "type"}
+    chosen = Options.of(_options(sink))
+    wanted = {_end(uri(chosen.path, table.schema, table.name)) for table in tables}
+    return _look(lambda: frozenset(query for query, end in _book(chosen) if end in wanted))
+
+
+def _options(sink: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in sink.items() if name != "type"}
+
+
+def _look(look: Callable[[], T]) -> T | None:
+    """None where the target cannot be read."""
     try:
-        return frozenset(_book(Options.of(options), "query"))
+        return look()
     except (TidelogError, OSError) as exc:
         reason = str(exc).splitlines()[0]
-        _LOG.warning("Whether other pipelines write to the target could not be looked up: %s", reason)
+        _LOG.warning("What the target holds could not be looked up before the first start: %s", reason)
         return None
-
-
-def _book(options: Options, column: str) -> list[str]:
-    """A column of the book of places; empty where there is none yet."""
-    book = RustEngine(options.storage).target(own_uri(options.path, BOOK))
-    try:
-        values: list[str | None] = book.read([column])[column].to_pylist() if book.schema() is not None else []
-    except driver().exceptions.DeltaError as exc:
-        raise TargetAway(str(exc)) from exc
-    return [value for value in values if value]
 
 
 def _in_delta(options: Mapping[str, str], tables: Sequence[Table]) -> str:
     chosen = Options.of(options)
-    # The end of a place is enough: the book lies in the same folder, whatever the path to it is called now.
-    written = {_end(place) for place in _book(chosen, "uri")}
+    written = {end for _, end in _book(chosen)}
     return next((t.qualified for t in tables if _end(uri(chosen.path, t.schema, t.name)) in written), "")
+
+
+def _book(options: Options) -> list[tuple[str, tuple[str, ...]]]:
+    """Of each place in the book the query that took it, and its end: that is enough, since the book lies in the same
+    folder, whatever the path to it is called now."""
+    book = RustEngine(options.storage).target(own_uri(options.path, BOOK))
+    try:
+        rows = book.read(["query", "uri"]).to_pylist() if book.schema() is not None else []
+    except driver().exceptions.DeltaError as exc:
+        raise TargetAway(str(exc)) from exc
+    return [(row["query"], _end(row["uri"])) for row in rows if row["uri"]]
 
 
 def _end(place: str) -> tuple[str, ...]:
