@@ -200,7 +200,8 @@ def _complete_handshake(connection: socket.socket, deadline_s: float) -> None:
     context.verify_mode = ssl.CERT_NONE
     with suppress(OSError):
         connection.settimeout(_left(deadline_s))
-        context.wrap_socket(connection).close()
+        with context.wrap_socket(connection) as encrypted:
+            encrypted.unwrap()  # reads what the server has sent, else the end would be a reset
 
 
 def _left(deadline_s: float) -> float:
