@@ -5,6 +5,7 @@ PostgreSQL is `demo.embedded`; this module adds the versions of this and of othe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,9 +13,11 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 from demo.embedded import DEBIAN, Database, NoServer, Postgres, free_port, unprivileged
 
@@ -31,6 +34,7 @@ __all__ = [
     "await_readers",
     "drop_slots",
     "free_port",
+    "frozen",
     "install",
 ]
 
@@ -91,6 +95,23 @@ def await_readers(database: Database) -> None:
     """Until nobody reads its slots: the server notices a moment later that a reader has gone."""
     read = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database() AND active"
     wait_until(lambda: not database.execute(read), f"nobody reads the slots of {database.dbname}", poll_s=0.02)
+
+
+@contextlib.contextmanager
+def frozen(server: Postgres) -> Iterator[None]:
+    """Stops all processes of a server, as a hung machine does: its connections stay open, and none answers."""
+    postmaster = psutil.Process(server.pid)
+    postmaster.suspend()  # first, so that it starts no further process
+    processes = [postmaster, *postmaster.children(recursive=True)]
+    try:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+        yield
+    finally:
+        for process in reversed(processes):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def drop_slots(database: Database) -> None:

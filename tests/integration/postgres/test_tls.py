@@ -6,6 +6,7 @@ On Debian's PostgreSQL 15: the servers from PyPI are built without TLS.
 from __future__ import annotations
 
 import re
+import socket
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ import pytest
 
 from tests.integration.postgres.certificates import Authority, Pair
 from tests.integration.postgres.world import World, catch_up, told, until
+from tests.patience import ENOUGH_S
 from tests.servers import Database, NoServer, Postgres, install
 from tidelog.connectors import chunk_reader
-from tidelog.connectors.postgres import chunks
+from tidelog.connectors.postgres import chunks, server_watch
+from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.connector import create
 from tidelog.contracts import Scan, Span
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, TidelogError, TransientError
 
 _DOORS = """
 hostssl all certified 127.0.0.1/32 cert
@@ -132,6 +135,26 @@ def test_all_that_we_say_is_encrypted(site: Site, tmp_path: Path, mode: str) -> 
     said = _AUTHORIZED.findall(site.server.log.read_text()[said_before:])
     assert {name for name, _ in said} == {"tidelog", "tidelog capture", "tidelog chunks", "tidelog check"}
     assert all("SSL enabled (protocol=TLSv1" in how for _, how in said)
+
+
+def test_the_watch_ends_an_encrypted_operation(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_watch, "SILENCE_S", 0.3)
+    monkeypatch.setattr(server_watch, "answers", lambda *_: False)
+    with Session(create(site.options("verify-full", site.root))._config) as session:
+        with pytest.raises(TransientError, match=r"has not answered for \d+ s\."):
+            session.query("SELECT pg_sleep(3600)")
+        assert session.closed
+
+
+def test_the_watch_leaves_no_error_in_the_server_log(site: Site) -> None:
+    said_before = len(site.server.log.read_text())
+    peer = (socket.AF_INET, (site.server.host, site.server.port))
+    for _ in range(3):
+        assert server_watch.answers(peer, ENOUGH_S)
+    site.database.execute("SELECT 1")
+    said = site.server.log.read_text()[said_before:]
+    assert said.count("connection received") >= 3
+    assert "could not" not in said
 
 
 def test_a_certificate_instead_of_a_password(site: Site) -> None:

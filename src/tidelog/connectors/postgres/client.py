@@ -15,8 +15,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from tidelog.connectors.postgres import sqlstate
+from tidelog.connectors.postgres import server_watch, sqlstate
 from tidelog.connectors.postgres.config import Config
+from tidelog.connectors.postgres.server_watch import Operation
 from tidelog.errors import ConfigError, NotInstalled, TidelogError, TransientError
 
 try:
@@ -55,6 +56,8 @@ VISIBLE = "SELECT pg_current_snapshot()::text"
 
 _STRETCH = b"SELECT repeat(' ', 1048576)"
 _PAUSE_S = 0.001
+_CONNECT_TIMEOUT_MIN_S = 2
+"""libpq takes a shorter time for this one."""
 
 
 class Session:
@@ -93,13 +96,13 @@ class Session:
         return self._connection.closed
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with translated(self._config), self._connection.cursor() as cursor:
+        with self._in_flight(), self._connection.cursor() as cursor:
             cursor.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """One statement and no second one behind it, whoever wrote parts of it: a pipeline takes no more."""
-        with translated(self._config), self._connection.pipeline(), self._connection.cursor() as cursor:
+        with self._in_flight(), self._connection.pipeline(), self._connection.cursor() as cursor:
             cursor.execute(sql)
             return cursor.fetchall()
 
@@ -119,13 +122,11 @@ class Session:
     def lock(self, source: str) -> bool:
         """Locks the table in ACCESS SHARE mode until the transaction ends. Returns False if no table has this name.
         Unlike LOCK TABLE, a SELECT needs rights on some of the columns only."""
-        try:
-            with self._connection.cursor() as cursor:
+        with self._in_flight(), self._connection.cursor() as cursor:
+            try:
                 cursor.execute(f"SELECT FROM {source} LIMIT 0")
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            return False
-        except psycopg.Error as exc:
-            raise translate(self._config, exc) from exc
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                return False
         return True
 
     def copy(self, sql: str, rows: int, size: int) -> Iterator[bytes]:
@@ -133,21 +134,35 @@ class Session:
         than `size` by at most one row. Every value is quoted, NULL is empty."""
         statement = f"COPY ({sql}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
         with (
-            translated(self._config),
+            self._in_flight() as operation,
             self._connection.cursor() as cursor,
             cursor.copy(statement) as copy,
         ):
             gathered: list[bytes] = []
             gathered_bytes = 0
             for line in copy:
+                operation.active_s = time.monotonic()
                 gathered.append(bytes(line))
                 gathered_bytes += len(line)
                 if len(gathered) >= rows or gathered_bytes >= size:
                     text = b"".join(gathered)
                     gathered, gathered_bytes = [], 0  # before the caller goes on: a row may have a gigabyte
-                    yield text
+                    with operation.pause():
+                        yield text
             if gathered:
-                yield b"".join(gathered)
+                with operation.pause():
+                    yield b"".join(gathered)
+
+    @contextmanager
+    def _in_flight(self) -> Iterator[Operation]:
+        """While an operation waits for the server, the watch asks whether the server lives."""
+        with translated(self._config):
+            fileno = self._connection.fileno()
+        with (
+            server_watch.watch_operation(fileno, self._config.connect_timeout_s) as operation,
+            translated(self._config, operation),
+        ):
+            yield operation
 
     def close(self) -> None:
         self._connection.close()
@@ -169,6 +184,7 @@ class Stream:
         with translated(config):
             conninfo = _conninfo(config, "tidelog capture", replication="database")
             self._connection = psycopg.connect(conninfo, autocommit=True)
+            self._operation = server_watch.begin_operation(self._connection.fileno(), config.connect_timeout_s)
         self._pgconn = self._connection.pgconn
         self.received = start
         """The end of the log as the server last told it."""
@@ -186,7 +202,7 @@ class Stream:
         # libpq's buffer grows with the largest message it ever held and never shrinks. Stretched once, it takes all
         # that the kernel has gathered in one read, where it would otherwise be woken for every 16 KiB.
         command = f"START_REPLICATION SLOT {self._config.slot} LOGICAL {lsn_text(start)} ({', '.join(options)})"
-        with translated(self._config):
+        with translated(self._config, self._operation):
             self._pgconn.exec_(_STRETCH)
             result = self._pgconn.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
@@ -199,7 +215,7 @@ class Stream:
 
     def drain(self, into: list[memoryview], room: int) -> int:
         """Append the messages that have arrived, up to `room` bytes; returns the bytes taken."""
-        with translated(self._config):
+        with translated(self._config, self._operation):
             return self._drain(into, room)
 
     def _drain(self, into: list[memoryview], room: int) -> int:
@@ -221,26 +237,30 @@ class Stream:
     def wait(self, seconds: float) -> bool:
         """Wait for bytes and take them from the socket; False when none came. In full flow, a moment's pause lets
         the kernel gather: fewer wake-ups make server and client faster."""
-        with translated(self._config):
+        with translated(self._config, self._operation):
             if time.monotonic() - self._woken < _PAUSE_S < seconds:
                 time.sleep(_PAUSE_S)
+            self._operation.resume()
             readable, _, _ = select.select([self._pgconn.socket], [], [], seconds)
             if readable:
                 self._pgconn.consume_input()
                 self._woken = time.monotonic()
+                self._operation.active_s = self._woken
+                self._operation.paused = True  # until the next wait: the journal may be full
             return bool(readable)
 
     def feedback(self, flushed: int, *, reply: bool = False) -> None:
         """Tell the server that everything before `flushed` is safe with us; ask, maybe, how far it is."""
         now = int(time.time() * 1_000_000) - _EPOCH_US
         message = struct.pack(">cQQQqB", b"r", max(self.received, flushed), flushed, flushed, now, reply)
-        with translated(self._config):
+        with translated(self._config, self._operation):
             self._pgconn.put_copy_data(message)
             self._flush()
         self.reply_wanted = False
 
     def _flush(self) -> None:
         while self._pgconn.flush() == 1:
+            self._operation.resume()
             select.select([], [self._pgconn.socket], [], 1.0)
 
     def _keepalive(self, data: memoryview) -> None:
@@ -256,6 +276,7 @@ class Stream:
         return TransientError("The server ended the replication stream.")
 
     def close(self) -> None:
+        server_watch.end_operation(self._operation)
         self._connection.close()
 
 
@@ -311,19 +332,24 @@ def _stream_error(config: Config, result: Any) -> TidelogError:
 
 
 @contextmanager
-def translated(config: Config) -> Iterator[None]:
-    """Driver errors become ours."""
+def translated(config: Config, operation: Operation | None = None) -> Iterator[None]:
+    """Driver errors become ours. That of an operation which the watch has ended tells why."""
     try:
         yield
-    except psycopg.Error as exc:
-        raise translate(config, exc) from exc
-    except OSError as exc:
-        raise TransientError(
-            f"The connection to {config.host}:{config.port} broke ({exc.strerror}).", hint=sqlstate.UNREACHABLE
-        ) from exc
+    except (psycopg.Error, OSError, TransientError) as exc:
+        if operation is not None and operation.unanswered_s:
+            raise sqlstate.unanswered(config, operation.unanswered_s) from exc
+        if isinstance(exc, psycopg.Error):
+            raise translate(config, exc) from exc
+        if isinstance(exc, OSError):
+            text = f"The connection to {config.host}:{config.port} broke ({exc.strerror})."
+            raise TransientError(text, hint=sqlstate.UNREACHABLE) from exc
+        raise
 
 
 def translate(config: Config, error: psycopg.Error) -> TidelogError:
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return sqlstate.unanswered(config, max(_CONNECT_TIMEOUT_MIN_S, config.connect_timeout_s))
     text = error.diag.message_primary or sqlstate.reason_of(str(error))
     state = error.sqlstate or sqlstate.connect_state(text)
     is_refused = not isinstance(error, psycopg.OperationalError) and state not in sqlstate.SESSION_ENDED

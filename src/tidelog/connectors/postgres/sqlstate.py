@@ -71,6 +71,13 @@ def error(config: Config, state: str, text: str) -> TidelogError:
     return TransientError(f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}.", hint=hint)
 
 
+def unanswered(config: Config, seconds: float) -> TransientError:
+    """Of a server that accepts what is sent, and sends nothing back."""
+    return TransientError(
+        f"PostgreSQL at {config.host}:{config.port} has not answered for {seconds:.0f} s.", hint=UNREACHABLE
+    )
+
+
 def in_bulk(config: Config, state: str, text: str) -> TidelogError:
     told = re.search(r"(?:ERROR|FATAL):\s+(.*)", text)
     reason = told[1].strip() if told else reason_of(text)
