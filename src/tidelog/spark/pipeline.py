@@ -172,6 +172,8 @@ class Run:
             self._sink: Sink | None = None
             self._store = store or self._closing.enter_context(closing(open_store(definition.store or None)))
             checkpoint.require_whole(self._home)
+            checkpoint.discard_unused(self._home)
+            self._checkpoint = self._closing.enter_context(closing(checkpoint.CheckpointWatch(self._home)))
             self._mirror = OffsetMirror(self._store, definition.name, self._partition, self._home)
             self._mirror.update()  # a run that died may not have told the store
             # Read once: nobody edits while we hold the name.
@@ -233,7 +235,7 @@ class Run:
             try:
                 self._follow_query(watch)
             except RETRYABLE as exc:
-                self._lock.require_kept()
+                self._require_state_kept()
                 require_alive(self._spark)
                 self._warnings = (f"The query is started again after: {summary(exc)}",)
                 progressed = self._tally.batch_id > committed
@@ -249,7 +251,7 @@ class Run:
             self._begin(lambda: watch(self.progress()))
         while self._query is not None and self._query.isActive:
             time.sleep(_LOOK_S)
-            self._lock.require_kept()
+            self._require_state_kept()
             self._mirror.follow(self._query)
             watch(self.progress())
         self._mirror.follow(self._query)
@@ -332,6 +334,7 @@ class Run:
         self._batches.clear_all()
         self._find_lost_targets()
         with query_start.take_turn(check), translated():
+            self._require_state_kept()
             register(self._spark, TidelogSource)
             stream = (
                 self._spark.readStream.format("tidelog")
@@ -352,6 +355,11 @@ class Run:
             )
             self._query = query_start.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
             query_start.wait_for_reader(self._query)
+
+    def _require_state_kept(self) -> None:
+        """`StateLost` where the state folder, or Spark's checkpoint in it, is not the one that the run began with."""
+        self._lock.require_kept()
+        self._checkpoint.require_kept()
 
     def _find_lost_targets(self) -> None:
         """Tables that were lost while no batch was written come back, also where nothing changes in them."""
@@ -380,7 +388,7 @@ class Run:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             assert self._sink is not None
-            self._lock.require_kept()
+            self._require_state_kept()
             self._delivery.deliver(self._batches.of(query, batch_id, staged), self._sink)
         except BaseException as exc:
             self._failure = exc
@@ -418,7 +426,7 @@ class Run:
         )
 
     def _explain(self, error: PySparkException | None) -> BaseException:
-        self._lock.require_kept()  # its loss is behind whatever Spark says
+        self._require_state_kept()  # its loss is behind whatever Spark says
         if isinstance(self._failure, TidelogError):
             return self._failure
         if disk.is_full(self._failure) or disk.is_full(error):
