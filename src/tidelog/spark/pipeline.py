@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors
-from tidelog.contracts import ControlStore, Sink
+from tidelog.contracts import ControlStore, Sink, WatchWait, ignore_wait
 from tidelog.engine import checkpoint, disk, requests
 from tidelog.engine import definition as definitions
 from tidelog.engine.admission import require_some
@@ -150,9 +150,10 @@ class Run:
         fresh: bool = False,
         store: ControlStore | None = None,
         check: Callable[[], None] = lambda: None,
+        watch_wait: WatchWait = ignore_wait,
     ) -> None:
         """`check` is called again and again while the run waits for other queries and for executors; it may raise to
-        give up."""
+        give up. So may `watch_wait`, while the run waits for other sessions of the database."""
         self._definition = definition
         self._home = Home.open(definition.name)
         self._holding = self._home.lock("run", patience_s=_LOCK_S)
@@ -178,7 +179,7 @@ class Run:
             self._mirror.update()  # a run that died may not have told the store
             # Read once: nobody edits while we hold the name.
             self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
-            self._prepare(self._jump)  # before Spark takes its time to start
+            self._prepare(self._jump, watch_wait)  # before Spark takes its time to start
             self._requirements = sinks.requirements(definition.sink)
             self._delivery = Delivery(self._home, self._requirements, self._source)
             self._require_deliverable()
@@ -200,13 +201,13 @@ class Run:
                 require_alive(self._spark)
             raise
 
-    def _prepare(self, jump: Jump | None) -> None:
+    def _prepare(self, jump: Jump | None, watch: WatchWait) -> None:
         """What is missing is created, or told. Where a lost place in the log is made good, that is the source's."""
         began = self._home.has_begun
         if jump is not None:
-            self._connector.prepare(resuming=jump.offset is not None)
+            self._connector.prepare(resuming=jump.offset is not None, watch=watch)
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
-            self._connector.prepare(resuming=began)
+            self._connector.prepare(resuming=began, watch=watch)
 
     def _require_deliverable(self) -> None:
         """A pipeline that could deliver nothing is refused before Spark starts; later, the planner asks again."""

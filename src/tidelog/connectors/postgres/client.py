@@ -144,6 +144,12 @@ class Session:
             if gathered:
                 yield b"".join(gathered)
 
+    def cancel(self) -> None:
+        """Ends the statement that runs now, with an error; called from another thread than the one that waits for
+        it."""
+        with translated(self._config):
+            self._connection.cancel_safe(timeout=self._config.connect_timeout_s)
+
     def close(self) -> None:
         self._connection.close()
 
