@@ -33,7 +33,7 @@ def test_the_definition_in_the_guide_is_right(tmp_path: Path, monkeypatch: pytes
 
 def test_the_map_of_a_connector_names_every_file() -> None:
     folder = Path(connectors.__file__).parent / "postgres"
-    named = set(re.findall(r"`([a-z]+)`", (folder / "README.md").read_text("utf-8")))
+    named = set(re.findall(r"`([a-z_]+)`", (folder / "README.md").read_text("utf-8")))
     assert named == {file.stem for file in folder.glob("[!_]*.py")}
 
 
