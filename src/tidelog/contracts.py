@@ -653,6 +653,9 @@ class Status:
     warning: str = ""
     unreachable_since_us: int = 0
     """Since when the database does not answer; 0 while it does. Until it answers again, the lag is not known."""
+    waits_for: str = ""
+    """What the capture waits for before it can read the log, such as the database or its replication slot; empty while
+    it reads. Until then, the lag is not known."""
 
 
 class ControlStore(Protocol):

@@ -321,6 +321,7 @@ class Run:
             tables=dict(tally.tables),
             state=status.state,
             unreachable_since_us=status.unreachable_since_us,
+            waits_for=status.waits_for,
             warnings=warnings,
             snapshots=walks(self._home),
             ended=self._ended,

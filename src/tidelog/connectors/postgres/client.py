@@ -17,7 +17,7 @@ from typing import Any
 
 from tidelog.connectors.postgres import sqlstate
 from tidelog.connectors.postgres.config import Config
-from tidelog.errors import ConfigError, NotInstalled, TidelogError, TransientError
+from tidelog.errors import ConfigError, DatabaseAway, NotInstalled, TidelogError, TransientError
 
 try:
     import psycopg
@@ -319,14 +319,15 @@ def translated(config: Config) -> Iterator[None]:
     except psycopg.Error as exc:
         raise translate(config, exc) from exc
     except OSError as exc:
-        raise TransientError(
+        raise DatabaseAway(
             f"The connection to {config.host}:{config.port} broke ({exc.strerror}).", hint=sqlstate.UNREACHABLE
         ) from exc
 
 
 def translate(config: Config, error: psycopg.Error) -> TidelogError:
     text = error.diag.message_primary or sqlstate.reason_of(str(error))
-    state = error.sqlstate or sqlstate.connect_state(text)
+    refused = sqlstate.CANNOT_CONNECT_NOW if sqlstate.is_refusal(str(error)) else ""
+    state = error.sqlstate or sqlstate.connect_state(text) or refused
     if error.sqlstate and not isinstance(error, psycopg.OperationalError) and state not in sqlstate.SETTINGS_CURE:
         return ConfigError(f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes.")
     return sqlstate.error(config, state, text.rstrip("."))

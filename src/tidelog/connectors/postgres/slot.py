@@ -17,7 +17,7 @@ from tidelog.connectors.postgres.sqlstate import START_OVER
 from tidelog.connectors.postgres.survey import Relation
 from tidelog.contracts import Finding, Lag, WatchWait, ignore_wait
 from tidelog.core.settings import nearest
-from tidelog.errors import ConfigError, PositionLost, TidelogError, TransientError
+from tidelog.errors import ConfigError, PositionLost, SlotBusy, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
@@ -110,12 +110,12 @@ class Slot:
         return not exists
 
     def _found(self, session: Session) -> list[tuple[Any, ...]]:
-        """The slot's row; `TransientError` while somebody is still creating the slot."""
+        """The slot's row; `SlotBusy` while somebody is still creating the slot."""
         found = session.query(_SLOT, [self._config.slot])
         if found and found[0][0] is None:
             pid = found[0][-1]
             reason = lock_waits.describe(session, pid) if pid is not None else "."
-            raise TransientError(
+            raise SlotBusy(
                 f"The replication slot {self._config.slot} is still being created, by server process {pid}{reason}"
             )
         return found
