@@ -39,7 +39,7 @@ from tidelog.engine.watching import Ended, Told, walks
 from tidelog.errors import TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
-from tidelog.spark import query_start, sinks
+from tidelog.spark import open_files, query_start, sinks
 from tidelog.spark.batches import Batches
 from tidelog.spark.delivery import Delivery
 from tidelog.spark.executors import require_executors
@@ -179,6 +179,8 @@ class Run:
             self._mirror.update()  # a run that died may not have told the store
             # Read once: nobody edits while we hold the name.
             self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
+            if spark is None:
+                open_files.require_enough()
             self._prepare(self._jump, watch_wait)  # before Spark takes its time to start
             self._requirements = sinks.requirements(definition.sink)
             self._delivery = Delivery(self._home, self._requirements, self._source)
