@@ -5,7 +5,7 @@ Data crosses the seams as Arrow, in the four shapes below; everything else is a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -342,15 +342,25 @@ class ChunkReader(Protocol):
     def close(self) -> None: ...
 
 
+WatchWait = Callable[[str], None]
+"""Called several times a second, from a thread of its own, while a statement runs that may wait for other sessions of
+the database. Gets a sentence that says which ones, or an empty text as long as none has to be told. What it raises ends
+the statement and is raised to the caller."""
+
+
+def ignore_wait(_: str) -> None:
+    """A `WatchWait` that waits as long as it takes."""
+
+
 class Connector(Protocol):
     """One database, as the engine sees it."""
 
     def check(self) -> list[Finding]: ...
 
-    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:
+    def prepare(self, *, resuming: bool = False, looking: bool = False, watch: WatchWait = ignore_wait) -> int:
         """Create what the capture needs, if it is missing, and return the position where it starts. When `resuming`,
         what held our place in the log must still be there, or the position is lost. Who is only `looking` changes
-        nothing that is there."""
+        nothing that is there. `watch` sees why a statement waits for others."""
 
     def find_server_state(self) -> str:
         """What the server keeps for this pipeline since an earlier start, in words, such as its replication slot;
@@ -643,6 +653,9 @@ class Status:
     warning: str = ""
     unreachable_since_us: int = 0
     """Since when the database does not answer; 0 while it does. Until it answers again, the lag is not known."""
+    waits_for: str = ""
+    """What the capture waits for before it can read the log, such as the database or its replication slot; empty while
+    it reads. Until then, the lag is not known."""
 
 
 class ControlStore(Protocol):

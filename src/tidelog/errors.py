@@ -55,6 +55,22 @@ class TransientError(TidelogError):
     """What is waited for meanwhile."""
 
 
+class DatabaseAway(TransientError):
+    """The database does not answer."""
+
+
+class SlotBusy(TransientError):
+    """The server does not give out the replication slot yet."""
+
+    awaited = "the replication slot"
+
+
+class LogLate(TransientError):
+    """The part of the log that comes next cannot be read yet."""
+
+    awaited = "the next part of the log"
+
+
 class StoreAway(TransientError):
     """The store of control state does not answer."""
 

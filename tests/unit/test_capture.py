@@ -16,7 +16,7 @@ import pytest
 from tests.patience import Patience
 from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion, Status
 from tidelog.engine.capture import Capture, write_status
-from tidelog.errors import StateLost, TransientError
+from tidelog.errors import DatabaseAway, PositionLost, SlotBusy, StateLost, TidelogError
 from tidelog.journal.buffer import Abandoned
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
@@ -114,7 +114,7 @@ class Stage:
 
 
 def cut() -> None:
-    raise TransientError("the connection is cut")
+    raise DatabaseAway("the connection is cut")
 
 
 def captured(stage: Stage, folder: Path, **more: Any) -> Capture:
@@ -184,6 +184,29 @@ def test_the_status_says_since_when_the_database_is_away(tmp_path: Path) -> None
     assert len(away) == 2
     assert away[0] == away[1] > 0, "since the first failure, however often it is tried"
     assert all(not status.unreachable_since_us for status in seen if status.state == "running")
+
+
+@pytest.mark.parametrize("then", [SlotBusy, PositionLost])
+def test_a_database_that_refuses_has_answered(tmp_path: Path, then: type[TidelogError]) -> None:
+    """After a failure to connect: the slot is read by another, or is gone."""
+
+    class Refusing(Stage):
+        def tail(self, *arguments: Any, **named: Any) -> Script:
+            if not seen or seen[-1].state != "reconnecting":
+                raise DatabaseAway("Connection refused.")
+            if then is PositionLost or not seen[-1].waits_for.endswith("slot"):
+                raise then("No slot.")
+            return super().tail(*arguments, **named)
+
+    seen: list[Status] = []
+    capture = captured(Refusing([]), tmp_path, publish=seen.append)
+    capture.start(50)
+    until(lambda: bool(seen) and seen[-1].state in ("running", "failed"))
+    capture.stop()
+    states = [(s.state, s.waits_for, s.unreachable_since_us > 0) for s in seen if s.state not in ("running", "stopped")]
+    after = ("failed", "", False) if then is PositionLost else ("reconnecting", "the replication slot", False)
+    assert list(dict.fromkeys(states)) == [("reconnecting", "the database", True), after]
+    assert (seen[-1].waits_for, seen[-1].unreachable_since_us) == ("", 0)
 
 
 def test_a_capture_that_may_not_write_any_more_writes_nothing(tmp_path: Path) -> None:

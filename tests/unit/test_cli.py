@@ -342,6 +342,21 @@ def test_status_of_a_run_whose_database_is_away(file: str, stub: Stub, capsys: p
     assert "not known: the database has not answered since 2023-11-14 22:13:20 UTC (" in capsys.readouterr().out
 
 
+def test_status_of_a_run_that_waits_for_its_slot(file: str, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stub
+    status = Status("reconnecting", waits_for="the replication slot", warning="busy")
+    Home.open("shop").status.write_text(json.dumps(vars(status)))
+    assert main(["status", file]) == 0
+    assert "lag       not known: waiting for the replication slot\n" in capsys.readouterr().out
+
+
+def test_status_of_a_run_that_failed_shows_no_lag(file: str, stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stub
+    Home.open("shop").status.write_text(json.dumps(vars(Status("failed", warning="The slot is gone."))))
+    assert main(["status", file]) == 0
+    assert "lag       not known: the log is not read any more\n" in capsys.readouterr().out
+
+
 def test_status_of_a_run_that_wrote_none_yet_has_no_age(
     file: str, stub: Stub, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -516,6 +531,7 @@ def progress(**changes: Any) -> Any:
         "batch_ms": 1310,
         "warnings": (),
         "unreachable_since_us": 0,
+        "waits_for": "",
     }
     return SimpleNamespace(**{**usual, **changes})
 
@@ -524,6 +540,11 @@ def test_progress_in_words() -> None:
     expected = "12,345 events · 4,210/s · lag 230 ms, 1.0 MB · batch 17: 1,000 in 1.3 s"
     assert display.progress_text(progress()) == expected
     assert "batch" not in display.progress_text(progress(batch_id=-1))
+
+
+def test_progress_of_a_capture_that_waits() -> None:
+    text = display.progress_text(progress(waits_for="the replication slot", batch_id=-1))
+    assert text == "12,345 events · 4,210/s · lag not known: waiting for the replication slot"
 
 
 def test_a_terminal_has_one_line_that_is_rewritten() -> None:

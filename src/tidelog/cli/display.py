@@ -113,7 +113,7 @@ def progress_text(progress: Progress) -> str:
     parts = [
         counted(progress.events_total, "event"),
         f"{progress.events_per_s:,.0f}/s",
-        _lag_text(progress.unreachable_since_us, progress.lag_ms, progress.lag_bytes),
+        _lag_text(progress),
     ]
     if progress.batch_id >= 0:
         parts.append(f"batch {progress.batch_id}: {progress.batch_events:,} in {duration(progress.batch_ms)}")
@@ -181,14 +181,16 @@ def tables_text(number: int) -> str:
 
 def status_text(status: Status) -> str:
     total = sum(status.events.values())
-    lag = _lag_text(status.unreachable_since_us, status.lag_ms, status.lag_bytes)
-    return f"{status.state} · {counted(total, 'event')} captured · {lag} · journal {size_text(status.journal_bytes)}"
+    captured, journal = counted(total, "event"), size_text(status.journal_bytes)
+    return f"{status.state} · {captured} captured · {_lag_text(status)} · journal {journal}"
 
 
-def _lag_text(unreachable_since_us: int, ms: int, size: int) -> str:
-    if unreachable_since_us:
-        return f"the database has not answered since {utc_text(unreachable_since_us)}"
-    return f"lag {duration(ms)}, {size_text(size)}"
+def _lag_text(now: Progress | Status) -> str:
+    if now.unreachable_since_us:
+        return f"the database has not answered since {utc_text(now.unreachable_since_us)}"
+    if now.waits_for:
+        return f"lag not known: waiting for {now.waits_for}"
+    return f"lag {duration(now.lag_ms)}, {size_text(now.lag_bytes)}"
 
 
 def mark(level: str, out: TextIO | None = None) -> str:

@@ -121,6 +121,10 @@ def _captured(written: dict[str, Any]) -> list[str]:
 def _lag(written: dict[str, Any]) -> str:
     if since_us := written.get("unreachable_since_us"):
         return f"not known: the database has not answered since {utc_text(since_us)} ({_age(since_us)})"
+    if waits_for := written.get("waits_for"):
+        return f"not known: waiting for {waits_for}"
+    if written["state"] == "failed":
+        return "not known: the log is not read any more"
     return duration(written["lag_ms"])
 
 

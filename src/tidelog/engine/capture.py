@@ -22,7 +22,7 @@ from tidelog.contracts import Connector, Lag, Mixed, Portion, Status, Tail
 from tidelog.engine import disk
 from tidelog.engine.backoff import Backoff
 from tidelog.engine.state_file import write_json
-from tidelog.errors import ConfigError, CorruptState, StateLost, TransientError
+from tidelog.errors import ConfigError, CorruptState, DatabaseAway, StateLost, TransientError
 from tidelog.journal.buffer import Abandoned, Buffer
 from tidelog.journal.files import Files
 from tidelog.journal.journal import SegmentJournal
@@ -172,7 +172,8 @@ class Capture:
             self._set(state="stopped")
         except BaseException as exc:  # noqa: BLE001  it is raised again in the thread that asks
             self._failure = self._explain(exc)
-            self._status = replace(self._status, state="failed", warning=str(self._failure))
+            warning = str(self._failure)
+            self._status = replace(self._status, state="failed", warning=warning, unreachable_since_us=0, waits_for="")
             with suppress(OSError, StateLost):  # it may be what failed; the next caller gets the failure all the same
                 self._check()
                 self._publish(self._now())
@@ -193,7 +194,8 @@ class Capture:
             except (TransientError, OSError) as exc:
                 if isinstance(exc, OSError) and self._files.local:
                     raise
-                self._set(state="reconnecting", warning=str(exc), unreachable_since_us=self._unreachable_since(exc))
+                since_us, waits_for = self._unreachable_since(exc), _awaited(exc)
+                self._set(state="reconnecting", warning=str(exc), unreachable_since_us=since_us, waits_for=waits_for)
                 self._stopping.wait(self._backoff.failed(str(exc)))
                 reopen = True
 
@@ -218,7 +220,7 @@ class Capture:
         buffer.merging = tail.merging
         self._told = 0  # a new tail has heard nothing yet
         try:
-            self._set(state="running", warning="", unreachable_since_us=0)
+            self._set(state="running", warning="", unreachable_since_us=0, waits_for="")
             self._backoff.succeeded()
             while not self._stopping.is_set():
                 self._step(tail)
@@ -338,6 +340,8 @@ class Capture:
         """An OSError is one of the journal's storage, and says nothing about the database."""
         if isinstance(exc, OSError):
             return self._status.unreachable_since_us
+        if not isinstance(exc, DatabaseAway):
+            return 0
         return self._status.unreachable_since_us or time.time_ns() // 1000
 
     def _set(self, **changes: str | int) -> None:
@@ -420,6 +424,10 @@ def _warning(lag: Lag) -> str:
     if lag.safe_bytes is None and lag.kept_bytes > _KEPT_BYTES_MAX:
         return f"{kept}, without a limit: its disk may fill. End long transactions, or speed up the sink."
     return ""
+
+
+def _awaited(exc: TransientError | OSError) -> str:
+    return exc.awaited if isinstance(exc, TransientError) else "the storage of the journal"
 
 
 def _disk_error(exc: OSError) -> ConfigError:

@@ -19,24 +19,22 @@ from typing import TextIO
 
 from tidelog.errors import ConfigError, StateLost
 
+Identity = tuple[int, int]
+"""A file's device and inode."""
+
 
 @dataclass(frozen=True)
 class Lock:
     """A lock on a state folder that this process holds."""
 
     file: Path
-    identity: tuple[int, int]
+    identity: Identity
     """Of the file that is locked, whatever lies at its path meanwhile."""
 
     @property
     def kept(self) -> bool:
         """Whether the state folder is still the one that was locked."""
-        try:
-            return _identity(self.file.stat()) == self.identity
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as exc:  # a disk that is away for a moment is none that was replaced
-            return exc.errno != errno.ESTALE
+        return is_same(self.file, self.identity)
 
     def require_kept(self) -> None:
         if not self.kept:
@@ -48,8 +46,23 @@ class Lock:
             )
 
 
-def _identity(stat: os.stat_result) -> tuple[int, int]:
+def _identity(stat: os.stat_result) -> Identity:
     return stat.st_dev, stat.st_ino
+
+
+def identity_of(file: int) -> Identity:
+    """Of an open file or folder."""
+    return _identity(os.fstat(file))
+
+
+def is_same(path: Path, identity: Identity) -> bool:
+    """Whether the file or folder at `path` is still the one with this identity."""
+    try:
+        return _identity(path.stat()) == identity
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as exc:  # a disk that is away for a moment is none that was replaced
+        return exc.errno != errno.ESTALE
 
 
 @dataclass(frozen=True)
@@ -170,7 +183,7 @@ class Home:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            yield Lock(self._path_of(role), _identity(os.fstat(file.fileno())))
+            yield Lock(self._path_of(role), identity_of(file.fileno()))
 
     def holder(self, role: str = "run") -> int | None:
         """The process that holds the name now, if one does; 0 when it did not say."""

@@ -320,6 +320,9 @@ class Metrics(BaseModel):
     unreachable_since_ms: int = Field(
         description="Since when the database does not answer, and the lag is not known; 0 while it does."
     )
+    waits_for: str = Field(
+        description="What capture waits for before it can read the log, and the lag is not known; empty while it reads."
+    )
 
 
 class Point(BaseModel):

@@ -116,7 +116,14 @@ class Runner:
         try:
             spark = self._spark()
             self._require_wanted()  # the first start of Spark takes long
-            with Run(self._definition(), spark, once=False, store=self._store, check=self._require_wanted) as run:
+            with Run(
+                self._definition(),
+                spark,
+                once=False,
+                store=self._store,
+                check=self._require_wanted,
+                watch_wait=self._watch_wait,
+            ) as run:
                 run.wait(partial(self._watch, run))
         finally:
             self._add_up()
@@ -127,6 +134,13 @@ class Runner:
         if progress.batch_id >= 0 or progress.state == "running":
             self._backoff.succeeded()  # not before: a query that starts and fails would be started without delay
         self.progress = replace(progress, warnings=tuple(map(self._scrubbed, progress.warnings)))
+        self._require_wanted()
+
+    def _watch_wait(self, reason: str) -> None:
+        """The start waits for other sessions of the database."""
+        told = self._scrubbed(reason)
+        if told != self.trace:
+            self._become(UNASSIGNED, told)
         self._require_wanted()
 
     def _require_wanted(self) -> None:

@@ -38,6 +38,8 @@ class Sample:
     warnings: tuple[str, ...] = ()
     unreachable_since_ms: int = 0
     """Since when the database does not answer; 0 while it does. Until it answers again, the lag is not known."""
+    waits_for: str = ""
+    """What the capture waits for before it can read the log; empty while it reads. Until then, the lag is not known."""
 
 
 def captured(home: Home) -> Status:
@@ -63,14 +65,16 @@ def sample(home: Home, progress: Progress | None, before: int) -> Sample:
         batch_events=progress.batch_events,
         position=status.position,
         operations=status.events,
-        warnings=(*_unreachable(progress), *progress.warnings),
+        warnings=(*_unknown_lag(progress), *progress.warnings),
         unreachable_since_ms=progress.unreachable_since_us // 1000,
+        waits_for=progress.waits_for,
     )
 
 
-def _unreachable(progress: Progress) -> Sequence[str]:
-    since_us = progress.unreachable_since_us
-    return [f"The database has not answered since {utc_text(since_us)}; the lag is not known."] if since_us else []
+def _unknown_lag(progress: Progress) -> Sequence[str]:
+    if since_us := progress.unreachable_since_us:
+        return [f"The database has not answered since {utc_text(since_us)}; the lag is not known."]
+    return [f"The lag is not known: waiting for {progress.waits_for}."] if progress.waits_for else []
 
 
 class Samples:

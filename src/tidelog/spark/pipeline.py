@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog import connectors
-from tidelog.contracts import ControlStore, Sink
+from tidelog.contracts import ControlStore, Sink, WatchWait, ignore_wait
 from tidelog.engine import checkpoint, disk, requests
 from tidelog.engine import definition as definitions
 from tidelog.engine.admission import require_some
@@ -40,7 +40,7 @@ from tidelog.engine.watching import Ended, Told, walks
 from tidelog.errors import TidelogError, TransientError
 from tidelog.journal.files import Files
 from tidelog.model.schema import Table
-from tidelog.spark import query_start, sinks
+from tidelog.spark import open_files, query_start, sinks
 from tidelog.spark.batches import Batches
 from tidelog.spark.delivery import Delivery
 from tidelog.spark.executors import require_executors
@@ -151,9 +151,10 @@ class Run:
         fresh: bool = False,
         store: ControlStore | None = None,
         check: Callable[[], None] = lambda: None,
+        watch_wait: WatchWait = ignore_wait,
     ) -> None:
         """`check` is called again and again while the run waits for other queries and for executors; it may raise to
-        give up."""
+        give up. So may `watch_wait`, while the run waits for other sessions of the database."""
         self._definition = definition
         self._home = Home.open(definition.name)
         self._holding = self._home.lock("run", patience_s=_LOCK_S)
@@ -173,11 +174,15 @@ class Run:
             self._sink: Sink | None = None
             self._store = store or self._closing.enter_context(closing(open_store(definition.store or None)))
             checkpoint.require_whole(self._home)
+            checkpoint.discard_unused(self._home)
+            self._checkpoint = self._closing.enter_context(closing(checkpoint.CheckpointWatch(self._home)))
             self._mirror = OffsetMirror(self._store, definition.name, self._partition, self._home)
             self._mirror.update()  # a run that died may not have told the store
             # Read once: nobody edits while we hold the name.
             self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
-            self._prepare(self._jump)  # before Spark takes its time to start
+            if spark is None:
+                open_files.require_enough()
+            self._prepare(self._jump, watch_wait)  # before Spark takes its time to start
             self._requirements = sinks.requirements(definition.sink)
             self._delivery = Delivery(self._home, self._requirements, self._source)
             self._require_deliverable()
@@ -199,13 +204,13 @@ class Run:
                 require_alive(self._spark)
             raise
 
-    def _prepare(self, jump: Jump | None) -> None:
+    def _prepare(self, jump: Jump | None, watch: WatchWait) -> None:
         """What is missing is created, or told. Where a lost place in the log is made good, that is the source's."""
         began = self._home.has_begun
         if jump is not None:
-            self._connector.prepare(resuming=jump.offset is not None)
+            self._connector.prepare(resuming=jump.offset is not None, watch=watch)
         elif not (began and self._connector.snapshot_settings().mode == "when_needed"):
-            self._connector.prepare(resuming=began)
+            self._connector.prepare(resuming=began, watch=watch)
 
     def _require_deliverable(self) -> None:
         """A pipeline that could deliver nothing is refused before Spark starts; later, the planner asks again."""
@@ -235,7 +240,7 @@ class Run:
             try:
                 self._follow_query(watch)
             except RETRYABLE as exc:
-                self._lock.require_kept()
+                self._require_state_kept()
                 require_alive(self._spark)
                 self._warnings = (f"The query is started again after: {summary(exc)}",)
                 progressed = self._tally.batch_id > committed
@@ -251,7 +256,7 @@ class Run:
             self._begin(lambda: watch(self.progress()))
         while self._query is not None and self._query.isActive:
             time.sleep(_LOOK_S)
-            self._lock.require_kept()
+            self._require_state_kept()
             self._mirror.follow(self._query)
             watch(self.progress())
         self._mirror.follow(self._query)
@@ -320,6 +325,7 @@ class Run:
             tables=dict(tally.tables),
             state=status.state,
             unreachable_since_us=status.unreachable_since_us,
+            waits_for=status.waits_for,
             warnings=warnings,
             snapshots=walks(self._home),
             ended=self._ended,
@@ -334,6 +340,7 @@ class Run:
         self._batches.clear_all()
         self._find_lost_targets()
         with query_start.take_turn(check), translated():
+            self._require_state_kept()
             register(self._spark, TidelogSource)
             stream = (
                 self._spark.readStream.format("tidelog")
@@ -354,6 +361,11 @@ class Run:
             )
             self._query = query_start.triggered(writer, self._definition.limits.trigger_s, once=self._once).start()
             query_start.wait_for_reader(self._query)
+
+    def _require_state_kept(self) -> None:
+        """`StateLost` where the state folder, or Spark's checkpoint in it, is not the one that the run began with."""
+        self._lock.require_kept()
+        self._checkpoint.require_kept()
 
     def _find_lost_targets(self) -> None:
         """Tables that were lost while no batch was written come back, also where nothing changes in them."""
@@ -382,7 +394,7 @@ class Run:
             staged = sorted(frame.collect(), key=lambda row: row.sequence)
             query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             assert self._sink is not None
-            self._lock.require_kept()
+            self._require_state_kept()
             self._delivery.deliver(self._batches.of(query, batch_id, staged), self._sink)
         except BaseException as exc:
             self._failure = exc
@@ -421,7 +433,7 @@ class Run:
         )
 
     def _explain(self, error: PySparkException | None) -> BaseException:
-        self._lock.require_kept()  # its loss is behind whatever Spark says
+        self._require_state_kept()  # its loss is behind whatever Spark says
         if isinstance(self._failure, TidelogError):
             return self._failure
         if disk.is_full(self._failure) or disk.is_full(error):

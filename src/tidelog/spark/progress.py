@@ -33,6 +33,8 @@ class Progress:
     state: str = "starting"
     unreachable_since_us: int = 0
     """Since when the database does not answer; 0 while it does."""
+    waits_for: str = ""
+    """What the capture waits for before it can read the log; empty while it reads."""
     warnings: tuple[str, ...] = ()
     snapshots: Walks = field(default_factory=Walks)
     """The tables whose rows are being read."""
@@ -84,4 +86,4 @@ def mark_stopped(home: Home) -> None:
     """The capture may have been ended before it could say so."""
     status = read_status(home)
     if status.state != "failed":
-        write_status(home.status)(replace(status, state="stopped", unreachable_since_us=0))
+        write_status(home.status)(replace(status, state="stopped", unreachable_since_us=0, waits_for=""))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.engine.home import Home
 from tidelog.errors import ConfigError
-from tidelog.spark import spark_conf
+from tidelog.spark import open_files, spark_conf
 from tidelog.spark.interpreter import worker_python
 from tidelog.spark.liveness import silence_accumulator_server
 from tidelog.spark.versions import require_supported
@@ -100,6 +100,8 @@ def _start(name: str, home: Home, wanted: Mapping[str, str]) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    open_files.require_enough()
+    open_files.warn_if_few()
     defaults = _defaults(name, home)
     launch = spark_conf.launch_settings(defaults, _java_options(home, wanted), wanted)
     output = home.path / "spark.out"

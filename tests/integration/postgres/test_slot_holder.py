@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,12 +13,16 @@ import psycopg
 import pytest
 
 from tests.integration.postgres.world import World, follow, until
+from tests.patience import wall_seconds
 from tests.proxy import Proxy
 from tests.servers import Database
 from tidelog.connectors.postgres import holder
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.holder import SlotHolder
-from tidelog.errors import Refused, TransientError
+from tidelog.contracts import Status
+from tidelog.engine.capture import last_status
+from tidelog.engine.home import Home
+from tidelog.errors import PositionLost, Refused, SlotBusy
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def silent(table: World) -> Iterator[int]:
 def outcome(reader: SlotHolder, session: Session) -> type[Exception] | None:
     try:
         reader.require_free(session)
-    except (TransientError, Refused) as exc:
+    except (SlotBusy, Refused) as exc:
         return type(exc)
     return None
 
@@ -82,7 +87,7 @@ def test_a_lost_connection_of_our_own_is_waited_for(table: World, silent: int, m
         reader = SlotHolder(table.options["slot.name"])
         reader.add_own_sender(silent)
         for _ in range(5):
-            with pytest.raises(TransientError, match="our last connection"):
+            with pytest.raises(SlotBusy, match="our last connection"):
                 reader.require_free(session)
 
 
@@ -93,9 +98,42 @@ def test_a_reader_that_never_answers_is_left_to_the_server(
     monkeypatch.setattr(holder, "_PATIENCE_S", 0.0)
     with watching(table) as session:
         reader = SlotHolder(table.options["slot.name"])
-        assert [outcome(reader, session) for _ in range(5)] == [TransientError] * 5
+        assert [outcome(reader, session) for _ in range(5)] == [SlotBusy] * 5
         session.query("SELECT pg_terminate_backend(%s)", [silent])
         until(lambda: outcome(reader, session) is None, "the end of the reader")
+
+
+def test_the_status_of_a_capture_that_waits_for_its_slot(table: World, silent: int) -> None:
+    """The database answers."""
+    reading = table.reading()
+    start, file = reading.initial(), Home(table.folder).status
+    with ThreadPoolExecutor(1) as beside:
+        followed = beside.submit(follow, reading, start, 1)
+        until(lambda: (last_status(file) or Status("")).waits_for == "the replication slot", "a status that says so")
+        status = last_status(file)
+        assert status is not None
+        assert (status.state, status.unreachable_since_us) == ("reconnecting", 0)
+        table.database.execute("SELECT pg_terminate_backend(%s)", [silent])
+        table.database.execute("INSERT INTO t VALUES (1, 'x')")
+        followed.result(wall_seconds())
+    until(lambda: (last_status(file) or Status("")).state == "running", "a status of the reading")
+    assert reading._served.status().waits_for == ""
+
+
+def test_the_status_of_a_capture_whose_slot_was_dropped(table: World) -> None:
+    reading = table.reading()
+    start = reading.initial()
+    table.database.execute("INSERT INTO t VALUES (1, 'x')")
+    start, _ = follow(reading, start, 1)
+    slot = table.options["slot.name"]
+    table.database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+    dropped = f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    table.database.execute(dropped)
+    with pytest.raises(PositionLost):
+        until(lambda: reading.latest(start, None, None) != start and False, "the end of the capture")
+    status = last_status(Home(table.folder).status)
+    assert status is not None
+    assert (status.state, status.waits_for, status.unreachable_since_us) == ("failed", "", 0)
 
 
 def test_a_reader_of_which_nothing_is_shown(table: World, silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +144,7 @@ def test_a_reader_of_which_nothing_is_shown(table: World, silent: int, monkeypat
         blind = World(database, table.folder, source={"database.user": "blind", "database.password": "blind"})
         with watching(blind) as session:
             reader = SlotHolder(table.options["slot.name"])
-            with pytest.raises(TransientError, match=f"server process {silent}, of another role"):
+            with pytest.raises(SlotBusy, match=f"server process {silent}, of another role"):
                 reader.require_free(session)
             session.query("SET wal_sender_timeout = '1ms'")
             monkeypatch.setattr(holder, "_MARGIN_S", 0.0)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from tidelog.connectors.iseries.config import Config
 from tidelog.connectors.iseries.receivers import START_OVER
-from tidelog.errors import ConfigError, NotInstalled, PositionLost, TidelogError, TransientError
+from tidelog.errors import ConfigError, DatabaseAway, NotInstalled, PositionLost, TidelogError, TransientError
 
 AUTHORITIES = (
     "Give the user profile *USE and *OBJEXIST of the journal (entries of all objects need both), *USE of its receivers "
@@ -191,8 +191,8 @@ def translate(message: str, config: Config, *, state: str = "", connecting: bool
             f"The connection to {config.host}:{config.port} is not trusted ({message}).",
             hint="Check database.ssl.ca, or set database.ssl.verify to false.",
         )
-    hint = UNREACHABLE if connecting else ""
-    return TransientError(f"{config.host}:{config.port} can't be used now ({message}).", hint=hint)
+    said = f"{config.host}:{config.port} can't be used now ({message})."
+    return DatabaseAway(said, hint=UNREACHABLE) if connecting else TransientError(said)
 
 
 def _state(exc: BaseException) -> str:

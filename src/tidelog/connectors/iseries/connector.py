@@ -17,7 +17,7 @@ from tidelog.connectors.iseries.journals import chain_of, end_of, of_files
 from tidelog.connectors.iseries.range import Spot
 from tidelog.connectors.iseries.receivers import Receiver
 from tidelog.connectors.iseries.tail import IseriesTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, WatchWait, Watermark, ignore_wait
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed
@@ -62,7 +62,13 @@ class IseriesConnector:
 
     # -- the journal -------------------------------------------------------------------------------------------
 
-    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:  # noqa: ARG002  nothing holds our place
+    def prepare(
+        self,
+        *,
+        resuming: bool = False,  # noqa: ARG002
+        looking: bool = False,  # noqa: ARG002  nothing holds our place
+        watch: WatchWait = ignore_wait,  # noqa: ARG002  no statement of it waits for others
+    ) -> int:
         """Nothing is created: the tables are journaled, or they are not captured."""
         files = self._catalog().files()
         if not any(file.table.qualified != self._config.snapshot.signal_table for file in files):

@@ -16,7 +16,7 @@ from tidelog.connectors.oracle import queries
 from tidelog.connectors.oracle.config import Config
 from tidelog.connectors.oracle.faults import ConnectionLost, classify
 from tidelog.connectors.oracle.queries import Statement
-from tidelog.errors import NotInstalled, TransientError, UnsupportedChange
+from tidelog.errors import DatabaseAway, NotInstalled, UnsupportedChange
 
 try:
     import oracledb
@@ -168,7 +168,7 @@ def translated(config: Config) -> Iterator[None]:
             hint="Correct the value in its table, or leave the column out by column.exclude.list.",
         ) from exc
     except OSError as exc:
-        raise TransientError(f"The connection to {config.dsn} broke ({exc.strerror}).") from exc
+        raise DatabaseAway(f"The connection to {config.dsn} broke ({exc.strerror}).") from exc
 
 
 def as_reader(config: Config) -> Config:

@@ -22,7 +22,7 @@ from tidelog.connectors.oracle.note import Note
 from tidelog.connectors.oracle.tables import Tables
 from tidelog.connectors.oracle.tail import MiningTail
 from tidelog.connectors.oracle.unbuffered import UnbufferedTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, WatchWait, Watermark, ignore_wait
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
@@ -74,7 +74,13 @@ class OracleConnector:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:  # noqa: ARG002  nothing is set up
+    def prepare(
+        self,
+        *,
+        resuming: bool = False,
+        looking: bool = False,  # noqa: ARG002  nothing is set up
+        watch: WatchWait = ignore_wait,  # noqa: ARG002  no statement of it waits for others
+    ) -> int:
         """The capture starts at the present SCN. Transactions that are open now count as a whole, if they commit: the
         log is read from where the oldest of them began."""
         self._require_tables()

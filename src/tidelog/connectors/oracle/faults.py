@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from tidelog.errors import ConfigError, TidelogError, TransientError
+from tidelog.errors import ConfigError, DatabaseAway, TidelogError, TransientError
 
 
 class LogMissing(TransientError):
@@ -45,7 +45,7 @@ class SnapshotTooOld(TransientError):
     """The database no longer has the undo to read a table as it was."""
 
 
-class ConnectionLost(TransientError):
+class ConnectionLost(DatabaseAway):
     """The connection is of no use any more."""
 
 

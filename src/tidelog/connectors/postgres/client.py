@@ -18,7 +18,7 @@ from typing import Any
 from tidelog.connectors.postgres import server_watch, sqlstate
 from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.server_watch import Operation
-from tidelog.errors import ConfigError, NotInstalled, TidelogError, TransientError
+from tidelog.errors import ConfigError, DatabaseAway, NotInstalled, TidelogError, TransientError
 
 try:
     import psycopg
@@ -163,6 +163,12 @@ class Session:
             translated(self._config, operation),
         ):
             yield operation
+
+    def cancel(self) -> None:
+        """Ends the statement that runs now, with an error; called from another thread than the one that waits for
+        it."""
+        with translated(self._config):
+            self._connection.cancel_safe(timeout=self._config.connect_timeout_s)
 
     def close(self) -> None:
         self._connection.close()
@@ -343,7 +349,7 @@ def translated(config: Config, operation: Operation | None = None) -> Iterator[N
             raise translate(config, exc) from exc
         if isinstance(exc, OSError):
             text = f"The connection to {config.host}:{config.port} broke ({exc.strerror})."
-            raise TransientError(text, hint=sqlstate.UNREACHABLE) from exc
+            raise DatabaseAway(text, hint=sqlstate.UNREACHABLE) from exc
         raise
 
 
@@ -351,7 +357,8 @@ def translate(config: Config, error: psycopg.Error) -> TidelogError:
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return sqlstate.unanswered(config, max(_CONNECT_TIMEOUT_MIN_S, config.connect_timeout_s))
     text = error.diag.message_primary or sqlstate.reason_of(str(error))
-    state = error.sqlstate or sqlstate.connect_state(text)
+    refused = sqlstate.CANNOT_CONNECT_NOW if sqlstate.is_refusal(str(error)) else ""
+    state = error.sqlstate or sqlstate.connect_state(text) or refused
     is_refused = not isinstance(error, psycopg.OperationalError) and state not in sqlstate.SESSION_ENDED
     if error.sqlstate and is_refused and state not in sqlstate.SETTINGS_CURE:
         return ConfigError(f"PostgreSQL refused a statement: {text}.", hint="`tidelog check` looks for causes.")

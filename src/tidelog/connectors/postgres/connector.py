@@ -32,7 +32,7 @@ from tidelog.connectors.postgres.holder import SlotHolder
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.slot import Slot
 from tidelog.connectors.postgres.tail import PostgresTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, Watermark
+from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, WatchWait, Watermark, ignore_wait
 from tidelog.core.metadata import UNDECODABLE
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
@@ -88,9 +88,9 @@ class PostgresConnector:
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def prepare(self, *, resuming: bool = False, looking: bool = False) -> int:
+    def prepare(self, *, resuming: bool = False, looking: bool = False, watch: WatchWait = ignore_wait) -> int:
         with Session(self._config) as session:
-            return self._slot.prepare(session, resuming=resuming, looking=looking)
+            return self._slot.prepare(session, resuming=resuming, looking=looking, watch=watch)
 
     def find_server_state(self) -> str:
         with Session(self._config) as session:

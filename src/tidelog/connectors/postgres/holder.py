@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from tidelog.connectors.postgres.client import Session
-from tidelog.errors import Refused, TransientError
+from tidelog.errors import Refused, SlotBusy
 
 _READER = """
 SELECT s.active_pid, r.reply_time::text, a.application_name, host(a.client_addr), a.usename::text,
@@ -63,14 +63,14 @@ class SlotHolder:
         self._first = None
 
     def require_free(self, session: Session) -> None:
-        """A `TransientError` while waiting may help, `Refused` once the slot proves to be in use elsewhere."""
+        """`SlotBusy` while waiting may help, `Refused` once the slot proves to be in use elsewhere."""
         found = session.query(_READER, [self._slot])
         if not found or found[0][0] is None:
             self._first = None
             return
         reader = _Reader(*found[0])
         if reader.pid in self._own:
-            raise TransientError(
+            raise SlotBusy(
                 f"The server still holds the slot {self._slot} for our last connection (server process {reader.pid})."
             )
         if self._first is None or self._first.pid != reader.pid:
@@ -87,4 +87,4 @@ class SlotHolder:
                 hint="If this pipeline runs there, stop it there; if that is another one, give this one a slot.name of "
                 f"its own. To end a reader that nobody needs, run: SELECT pg_terminate_backend({now.pid})",
             )
-        raise TransientError(f"The slot {self._slot} is in use: waiting for {now.describe()}.")
+        raise SlotBusy(f"The slot {self._slot} is in use: waiting for {now.describe()}.")

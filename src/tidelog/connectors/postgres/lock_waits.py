@@ -1,25 +1,30 @@
 """Statements that wait for other sessions, at a start and when a table is read.
 
 A publication needs a lock on each of its tables, and a slot needs every transaction to end that is open anywhere on the
-server. Such a wait has no limit, because it ends by itself. So the log says which sessions are waited for, and the
-server cancels the statement when this process is gone.
+server. Such a wait has no limit, because it ends by itself. So the log and the caller hear which sessions are waited
+for, the caller may give the statement up, and the server cancels it when this process is gone.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
+from tidelog.contracts import WatchWait, ignore_wait
 from tidelog.core.settings import counted
 from tidelog.errors import ConfigError, TidelogError
 
 _LOG = logging.getLogger("tidelog")
 
 _FIRST_REPORT_S, _NEXT_REPORT_S = 3.0, 60.0
+_LOOK_S = 5.0
+"""How often the sentence for the caller is brought up to date."""
+_WATCH_S = 0.2
 _NAMED_MAX = 3
 _CLIENT_CHECK = "5s"
 _CLIENT_CHECK_VERSION = 140000
@@ -49,29 +54,77 @@ def cancel_if_client_disconnects(session: Session) -> None:
 
 
 @contextmanager
-def warn_while_waiting(config: Config, session: Session, action: str) -> Iterator[None]:
+def warn_while_waiting(config: Config, session: Session, action: str, watch: WatchWait = ignore_wait) -> Iterator[None]:
     """While the body runs a statement on `session`, the log says after three seconds, and then once a minute, which
-    sessions it waits for. `action` names the statement."""
-    done = threading.Event()
-    reporter = threading.Thread(target=_report, args=(config, session.backend_pid, action, done), daemon=True)
-    reporter.start()
+    sessions it waits for. `action` names the statement. `watch` gets the same sentence several times a second; if it
+    raises, the statement is cancelled and its error is raised here."""
+    report = _Report(config, session, action, watch)
+    report.start()
     try:
         yield
+    except TidelogError as exc:
+        report.end()
+        if report.refusal is not None:
+            raise report.refusal from exc
+        raise
     finally:
-        done.set()  # the thread may still be connecting: nothing waits for it
+        report.end()
+    if report.reason:
+        watch("")
 
 
-def _report(config: Config, pid: int, action: str, done: threading.Event) -> None:
-    delay_s = _FIRST_REPORT_S
-    while not done.wait(delay_s):
+class _Report(threading.Thread):
+    """Looks at a statement from beside it."""
+
+    def __init__(self, config: Config, session: Session, action: str, watch: WatchWait) -> None:
+        super().__init__(name="tidelog-lock-waits", daemon=True)
+        self._config, self._session, self._action, self._watch = config, session, action, watch
+        self._pid = session.backend_pid
+        self._done = threading.Event()
+        self._look_at_s = self._log_at_s = time.monotonic() + _FIRST_REPORT_S
+        self.reason = ""
+        """Why the statement takes long, in a sentence."""
+        self.refusal: BaseException | None = None
+        """What `watch` raised."""
+
+    def run(self) -> None:
+        while not self._done.wait(_WATCH_S):
+            if self.refusal is None:
+                self._look()
+                self._ask()
+            if self.refusal is not None:  # again, because the body may have begun with its next statement
+                self._cancel()
+
+    def end(self) -> None:
+        self._done.set()
+        self.join()
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + min(_LOOK_S, _NEXT_REPORT_S)
+        self.reason = f"{self._action} waits for {self._describe()}"
+        if now_s >= self._log_at_s:
+            self._log_at_s = now_s + _NEXT_REPORT_S
+            _LOG.warning(self.reason)
+
+    def _describe(self) -> str:
         try:
-            with Session(config) as observer:
-                reason = describe(observer, pid)
+            with Session(self._config) as observer:
+                return describe(observer, self._pid)
         except TidelogError as exc:  # the wait itself is not affected
-            reason = f"something that could not be looked up: {exc.message}"
-        if not done.is_set():
-            _LOG.warning("%s waits for %s", action, reason)
-        delay_s = _NEXT_REPORT_S
+            return f"something that could not be looked up: {exc.message}"
+
+    def _ask(self) -> None:
+        try:
+            self._watch(self.reason)
+        except BaseException as exc:  # noqa: BLE001  it is raised in the thread that runs the statement
+            self.refusal = exc
+
+    def _cancel(self) -> None:
+        with suppress(TidelogError):  # the connection is gone, and the statement with it
+            self._session.cancel()
 
 
 def describe(session: Session, pid: int) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tidelog.connectors.postgres import check, lock_waits, publication, survey
@@ -14,9 +14,10 @@ from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.names import identifier
 from tidelog.connectors.postgres.scene import Scene, observe
 from tidelog.connectors.postgres.sqlstate import START_OVER
-from tidelog.contracts import Finding, Lag
+from tidelog.connectors.postgres.survey import Relation
+from tidelog.contracts import Finding, Lag, WatchWait, ignore_wait
 from tidelog.core.settings import nearest
-from tidelog.errors import ConfigError, PositionLost, TidelogError, TransientError
+from tidelog.errors import ConfigError, PositionLost, SlotBusy, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
 
@@ -43,7 +44,9 @@ class Slot:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def prepare(self, session: Session, *, resuming: bool, looking: bool = False) -> int:
+    def prepare(
+        self, session: Session, *, resuming: bool, looking: bool = False, watch: WatchWait = ignore_wait
+    ) -> int:
         """Creates the publication and the slot where they are missing; returns the slot's position. The publication
         comes first, because a slot decodes only what was published when it was created. Everything that can be checked
         is checked before that, and a publication is dropped again if its slot cannot be created."""
@@ -69,9 +72,9 @@ class Slot:
         self._signals(session)
         created = False
         if self._config.autocreate != "disabled" and not (looking and slots):
-            created = self._publish(session, scene)
+            created = self._publish(session, scene, watch)
         try:
-            return self._ensure_slot(session)
+            return self._ensure_slot(session, watch)
         except BaseException:  # also an interrupt: the server waits for open transactions before it creates a slot
             if created and not session.closed:
                 with suppress(TidelogError):  # what went wrong first is what the user has to know
@@ -83,25 +86,26 @@ class Slot:
         sql = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()"
         return bool(session.query(sql, [self._config.slot]))
 
-    def _publish(self, session: Session, scene: Scene) -> bool:
+    def _publish(self, session: Session, scene: Scene, watch: WatchWait) -> bool:
         """Creates or alters the publication; returns whether it was created."""
         name = self._config.publication
         exists = bool(session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]))
         action = f"{'Altering' if exists else 'Creating'} the publication {name}"
-        with lock_waits.warn_while_waiting(self._config, session, action):
+        with lock_waits.warn_while_waiting(self._config, session, action, watch):
             if self._config.autocreate == "all_tables":
                 if not exists:
                     session.query(f"CREATE PUBLICATION {name} FOR ALL TABLES {_VIA_ROOT}")
                 return not exists
             tables = ", ".join(r.quoted for r in scene.published)
             if not exists:
-                session.query(f"CREATE PUBLICATION {name} FOR TABLE {tables} {_VIA_ROOT}")
+                with _locked(session, scene.published):
+                    session.query(f"CREATE PUBLICATION {name} FOR TABLE {tables} {_VIA_ROOT}")
             elif publication.listed_tables(session, name) != {(r.schema, r.name) for r in scene.published}:
                 session.query(f"ALTER PUBLICATION {name} SET TABLE {tables}")
         return not exists
 
     def _query_slot(self, session: Session) -> list[tuple[Any, ...]]:
-        """The slot's row, if there is one; a `TransientError` while another session creates the slot."""
+        """The slot's row, if there is one; `SlotBusy` while another session creates the slot."""
         found = session.query(_SLOT, [self._config.slot])
         if not found:
             return found
@@ -112,7 +116,7 @@ class Slot:
                 f"The slot {self._config.slot} {kind}.", hint="Choose another slot.name, or drop the slot."
             )
         if confirmed is None:
-            raise TransientError(
+            raise SlotBusy(
                 f"Server process {pid} still creates the replication slot {self._config.slot}, and waits for "
                 f"{lock_waits.describe(session, pid)}"
             )
@@ -163,7 +167,7 @@ class Slot:
             hint=f"Did you mean {near!r}?" if near else found,
         )
 
-    def _ensure_slot(self, session: Session) -> int:
+    def _ensure_slot(self, session: Session, watch: WatchWait) -> int:
         found = self._query_slot(session)
         if found and found[0][1] == "lost":  # of no use to anybody any more
             session.query("SELECT pg_drop_replication_slot(%s)", [self._config.slot])
@@ -172,9 +176,8 @@ class Slot:
             recovering = session.query("SELECT pg_is_in_recovery()")[0][0]
             failover = session.version >= 170000 and self._config.failover and not recovering
             extra = ", failover => true" if failover else ""
-            with lock_waits.warn_while_waiting(
-                self._config, session, f"Creating the replication slot {self._config.slot}"
-            ):
+            action = f"Creating the replication slot {self._config.slot}"
+            with lock_waits.warn_while_waiting(self._config, session, action, watch):
                 session.query(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{extra})", [self._config.slot])
             found = self._query_slot(session)
         return int(found[0][0])
@@ -239,6 +242,37 @@ class Slot:
         """What is delivered: the table of signals is not, whatever the lists say."""
         found = Catalog(session, self._config.selection).captured()
         return [t for t in found if t.qualified != self._config.snapshot.signal_table]
+
+
+@contextmanager
+def _locked(session: Session, tables: Iterable[Relation]) -> Iterator[None]:
+    """A transaction that has the locks which a publication needs, before it writes anything.
+
+    CREATE PUBLICATION writes into the catalog first and waits for its locks then. Until it gets them, no replication
+    slot could be created on the server, because a slot waits for every transaction that has written. A role without the
+    privilege for LOCK TABLE goes on without the locks."""
+    names = ", ".join(f"ONLY {table.quoted}" for table in tables)
+    try:
+        session.query("BEGIN")
+        session.query(f"LOCK TABLE {names} IN SHARE UPDATE EXCLUSIVE MODE")
+    except ConfigError:
+        session.query("ROLLBACK")
+        session.query("BEGIN")
+    except TidelogError:
+        _roll_back(session)
+        raise
+    try:
+        yield
+    except BaseException:
+        _roll_back(session)
+        raise
+    session.query("COMMIT")
+
+
+def _roll_back(session: Session) -> None:
+    if not session.closed:
+        with suppress(TidelogError):  # what went wrong first is what the user has to know
+            session.query("ROLLBACK")
 
 
 def _warn(findings: Iterable[Finding]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tidelog.connectors.postgres.config import Config
-from tidelog.errors import ConfigError, PositionLost, TidelogError, TransientError
+from tidelog.errors import ConfigError, DatabaseAway, PositionLost, SlotBusy, TidelogError, TransientError
 
 START_OVER = (
     "A pipeline goes on after `tidelog offsets delete`: with a new slot, and all tables are read anew. With "
@@ -44,6 +44,8 @@ SESSION_ENDED = ("25P03", "25P04")
 """The server ended a session that was idle in a transaction, or a transaction that took too long: the next may not."""
 _NO_CONNECTION = ("", "08")
 """The driver gives no SQLSTATE for a connection that could not be opened or was cut."""
+CANNOT_CONNECT_NOW = "57P03"
+"""Stands for any refusal of a server that answers: it starts, ends, or has no connection left."""
 _SLOT_BUSY = "55006"
 _UNDEFINED = "42704"
 _PUBLICATION_MISSING = re.compile(r"publication .*does not exist")
@@ -52,7 +54,7 @@ _PUBLICATION_MISSING = re.compile(r"publication .*does not exist")
 def error(config: Config, state: str, text: str) -> TidelogError:
     """`state` may be empty."""
     if state == _SLOT_BUSY:
-        return TransientError(f"Slot {config.slot} is in use by another reader: {text}.")
+        return SlotBusy(f"Slot {config.slot} is in use by another reader: {text}.")
     if "can no longer" in text or "invalidated" in text or ("slot" in text and "does not exist" in text):
         return PositionLost(
             f"The replication slot {config.slot} is gone or was invalidated by the server: {text}.",
@@ -67,8 +69,8 @@ def error(config: Config, state: str, text: str) -> TidelogError:
         )
     if state in SETTINGS_CURE:
         return ConfigError(f"PostgreSQL at {config.host}:{config.port} says: {text}.", hint=SETTINGS_CURE[state])
-    hint = UNREACHABLE if state[:2] in _NO_CONNECTION else ""
-    return TransientError(f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}.", hint=hint)
+    said = f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}."
+    return DatabaseAway(said, hint=UNREACHABLE) if state[:2] in _NO_CONNECTION else TransientError(said)
 
 
 def unanswered(config: Config, seconds: float) -> TransientError:
@@ -88,7 +90,13 @@ def in_bulk(config: Config, state: str, text: str) -> TidelogError:
 
 
 def connect_state(text: str) -> str:
+    """The SQLSTATE of a connection that failed for this reason; empty where the reason tells none."""
     return next((state for words, state in _CONNECT_STATES if words.search(text)), "")
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a server has answered the attempt to connect, according to what libpq says of it."""
+    return "FATAL:" in text
 
 
 def reason_of(text: str) -> str:

@@ -89,7 +89,8 @@ function measured(name, metrics) {
   const at = instant(metrics.at ?? metrics.at_ms) ?? Date.now();
   const still = about.state !== "RUNNING"; // nothing flows: a zero would be a lie
   if (still) about.metrics = { ...about.metrics, lag_ms: null, events_per_second: null, lag_bytes: null };
-  if (metrics.unreachable_since_ms) about.metrics = { ...about.metrics, lag_ms: null, lag_bytes: null }; // not known
+  const waits = metrics.unreachable_since_ms || metrics.waits_for;
+  if (waits) about.metrics = { ...about.metrics, lag_ms: null, lag_bytes: null }; // not known
   for (const key of SERIES) append(about.past[key], at, about.metrics[key] ?? null);
 }
 

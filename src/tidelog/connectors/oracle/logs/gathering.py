@@ -15,7 +15,7 @@ from tidelog.connectors.oracle.logs import files, threads
 from tidelog.connectors.oracle.logs.consistency import trouble
 from tidelog.connectors.oracle.logs.files import LogFile
 from tidelog.connectors.oracle.logs.threads import Thread
-from tidelog.errors import PositionLost, TransientError
+from tidelog.errors import LogLate, PositionLost, TransientError
 
 START_OVER = (
     "To go on, restore the archived logs (RMAN: RESTORE ARCHIVELOG), or start over: delete the offset, and take a new "
@@ -74,7 +74,7 @@ def lost(session: Session, scn: int, found: Sequence[LogFile], reason: str) -> P
     """What to say when the logs do not turn up: they were deleted, nobody ever archived them, or they are only late."""
     deleted = [files.of_row(row) for row in session.query(queries.deleted(scn))]
     if not deleted and (late := awaited(session, scn, found)):
-        return TransientError(
+        return LogLate(
             f"Redo log {late} is not archived yet, and the log can't be read past SCN {scn} without it ({reason}).",
             hint="Look at the archiver: V$ARCHIVE_DEST, V$RECOVERY_FILE_DEST. tidelog goes on by itself.",
         )

@@ -171,7 +171,8 @@ function glanceSnapshot(place, snapshot) {
 }
 
 function glanceNotices(place, { state, trace, metrics }) {
-  const warnings = state === "FAILED" ? [firstLine(trace) || "Failed; open it to see why."] : (metrics.warnings ?? []);
+  const failed = [firstLine(trace) || "Failed; open it to see why."];
+  const warnings = state === "FAILED" ? failed : [...(trace ? [trace] : []), ...(metrics.warnings ?? [])];
   const told = warnings.join("\n");
   if (place.dataset.told === told) return;
   place.dataset.told = told;
