@@ -247,7 +247,7 @@ class Stream:
             if time.monotonic() - self._woken < _PAUSE_S < seconds:
                 time.sleep(_PAUSE_S)
             self._operation.resume()
-            readable, _, _ = select.select([self._pgconn.socket], [], [], seconds)
+            readable = _poll(self._pgconn.socket, select.POLLIN, seconds)
             if readable:
                 self._pgconn.consume_input()
                 self._woken = time.monotonic()
@@ -267,7 +267,7 @@ class Stream:
     def _flush(self) -> None:
         while self._pgconn.flush() == 1:
             self._operation.resume()
-            select.select([], [self._pgconn.socket], [], 1.0)
+            _poll(self._pgconn.socket, select.POLLOUT, 1.0)
 
     def _keepalive(self, data: memoryview) -> None:
         end, _, reply = struct.unpack_from(">QqB", data, 1)
@@ -284,6 +284,13 @@ class Stream:
     def close(self) -> None:
         server_watch.end_operation(self._operation)
         self._connection.close()
+
+
+def _poll(fileno: int, event: int, seconds: float) -> bool:
+    """Whether the event, or an error, came in time. `select.select` refuses file numbers from 1024 on."""
+    poll = select.poll()
+    poll.register(fileno, event)
+    return bool(poll.poll(seconds * 1000))
 
 
 def written(value: object) -> str:
