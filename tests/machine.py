@@ -37,11 +37,11 @@ def load() -> float:
 
 
 def worker_count() -> int:
-    """How many pytest workers to start. Tests wait more than they compute (on two cores, four workers leave half of the
-    time unused), so a quiet machine bears more workers than it has cores; a busy or slow one does not, and each worker
+    """How many pytest workers to start. Tests wait more than they compute, so a quiet machine bears more workers than
+    it has cores (on two cores, four leave time unused and six leave none); a busy or slow one does not, and each worker
     needs memory for its servers."""
     recent_load = os.getloadavg()[0] if load() else 0.0
-    spare = 4 if cores() >= 2 else 1
+    spare = 3 if cores() >= 2 else 1
     if _cpu_slowdown() > 2 or recent_load > 1.5 * cores():
         spare = 0
     by_memory = psutil.virtual_memory().available // WORKER_BYTES

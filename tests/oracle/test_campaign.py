@@ -11,7 +11,7 @@ from tests.oracle.faults import FAULTS, REFUSED
 from tests.oracle.model import Wrong, shown
 from tests.oracle.run import BUFFERED, UNBUFFERED, Run, play
 
-SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 500, 5_000, 200, 20
+SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 250, 5_000, 200, 20
 
 
 @pytest.fixture(autouse=True)

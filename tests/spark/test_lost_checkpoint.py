@@ -57,6 +57,7 @@ def replace_offsets(checkpoint: Path) -> None:
     (checkpoint / "offsets").mkdir()
 
 
+LONG = pytest.mark.long
 LOSSES: dict[str, Callable[[Path], object]] = {
     "deleted": shutil.rmtree,
     "moved": lambda checkpoint: checkpoint.rename(checkpoint.with_name("elsewhere")),
@@ -67,7 +68,9 @@ LOSSES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss", [pytest.param(loss, marks=[] if loss in ("deleted", "replaced") else LONG) for loss in LOSSES]
+)
 def test_a_running_pipeline_notices_that_its_checkpoint_is_lost(
     spark: SparkSession, database: Database, shop: Pipeline, tmp_path: Path, loss: str
 ) -> None:
@@ -96,7 +99,10 @@ def test_a_running_pipeline_notices_that_its_checkpoint_is_lost(
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("deleted", ["metadata", "offsets", "the last offset", "the offset before it"])
+@pytest.mark.parametrize(
+    "deleted",
+    ["metadata", *(pytest.param(d, marks=LONG) for d in ("offsets", "the last offset", "the offset before it"))],
+)
 def test_a_start_tells_that_its_checkpoint_is_incomplete(
     spark: SparkSession, database: Database, shop: Pipeline, tmp_path: Path, deleted: str
 ) -> None:

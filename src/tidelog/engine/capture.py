@@ -203,9 +203,10 @@ class Capture:
         """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
         that is kept for a rewind would have to go. Nor is it where nothing was captured yet: a first batch that was
         not committed is planned again from the slot's place, and the next one begins where that batch ended, which may
-        lie anywhere on the stretch."""
-        begin = max(self.journal.reached(), begin_of_idle(self._places, position))
-        return self.journal.open(min(begin, position))
+        lie anywhere on the stretch. The stretch has no records of the database; those of our own end it."""
+        begin = begin_of_idle(self._places, position)
+        captured = max(self.journal.reached(), self.journal.newest_version() + 1)
+        return self.journal.open(min(max(begin, captured), position))
 
     def _session(self) -> None:
         start = skip_idle(self._places, self._from)

@@ -17,9 +17,10 @@ _REMEDY = (
 )
 
 
-def note_former_writers(home: Home, find_writers: Callable[[], Collection[str] | None]) -> None:
-    """Called before a first start is accepted. A start that died before its first batch has noted them already."""
-    if home.has_begun or home.first_start.exists():
+def note_former_writers(home: Home, find_writers: Callable[[], Collection[str] | None], *, fresh: bool = False) -> None:
+    """Called before a first start is accepted. A start that died before its first batch has noted them already, unless
+    it is `fresh` by somebody's choice."""
+    if home.has_begun or (home.first_start.exists() and not fresh):
         return
     writers = find_writers()
     if writers is None:

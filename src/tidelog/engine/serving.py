@@ -110,7 +110,9 @@ class Serving:
         assert self._lock is not None
         self._require_reached(start.position)
         owner.claim(self.files, self._owner)
-        floor = _first_needed(start, prepared)
+        # The database knows places of its own log only. Between them stand records of our own; `start` is past these.
+        is_at_start = prepared <= start.position <= self.connector.through(prepared)
+        floor = _first_needed(start, start.position if is_at_start else prepared)
         storage = self._definition.storage
         log = Capture(
             self.connector,

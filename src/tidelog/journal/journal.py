@@ -80,6 +80,10 @@ class SegmentJournal:
             self.refresh()
             return max((e.end for e in self._entries), default=0)
 
+    def newest_version(self) -> int:
+        """The position of the newest table version, also where its records are released; -1 if there is none."""
+        return self._ledger.newest_version()
+
     def follow(self, start: int) -> None:
         """Serve a journal that another process writes."""
         with self._changed:

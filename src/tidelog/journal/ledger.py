@@ -133,6 +133,12 @@ class Ledger:
             newest = dict(self._db.execute(sql).fetchall())
         return [Table.from_json(text) for text in newest.values()]
 
+    def newest_version(self) -> int:
+        """The position of the newest table version; -1 if there is none."""
+        with self._lock:
+            [newest] = self._db.execute("SELECT coalesce(max(position), -1) FROM version").fetchone()
+        return int(newest)
+
     def forget(self, position: int) -> None:
         """Versions seen from `position` on were told by what is lost: they count as seen only where they still are."""
         still = "SELECT max(low) FROM block WHERE block.version = version.fingerprint AND low < ?"

@@ -224,7 +224,9 @@ class Run:
 
     def _start_over(self, fresh: bool) -> Jump | None:
         """Read everything again, where the checkpoint is gone and somebody has chosen so."""
-        note_former_writers(self._home, lambda: find_writers(self._definition.sink, self._connector.tables()))
+        find = partial(find_writers, self._definition.sink)
+        chosen = fresh or self._definition.limits.fresh
+        note_former_writers(self._home, lambda: find(self._connector.tables()), fresh=chosen)
         look = partial(find_written, self._definition.sink)
         over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
         return OVER if over else None
@@ -399,6 +401,7 @@ class Run:
         except BaseException as exc:
             self._failure = exc
             raise
+        self._home.first_start.unlink(missing_ok=True)  # what was accepted has begun
         self._count(batch_id, staged, began)
         self._batches.clear(staged)
 

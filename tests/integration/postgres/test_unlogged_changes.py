@@ -328,9 +328,19 @@ AMBIGUOUS = {
 }
 
 
+LONG = pytest.mark.long
+
+
 @pytest.mark.parametrize("change", AMBIGUOUS)
-@pytest.mark.parametrize("history", ["only a snapshot", "with changes"])
-@pytest.mark.parametrize("when", ["running", "stopped"])
+@pytest.mark.parametrize(
+    ("history", "when"),
+    [
+        ("only a snapshot", "stopped"),
+        pytest.param("only a snapshot", "running", marks=LONG),
+        pytest.param("with changes", "running", marks=LONG),
+        pytest.param("with changes", "stopped", marks=LONG),
+    ],
+)
 def test_columns_of_which_the_log_names_only_one(rig: Rig, change: str, history: str, when: str) -> None:
     """Rows that changed before the columns did, in one batch."""
     execute(rig.database, "CREATE TABLE t (id int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)")

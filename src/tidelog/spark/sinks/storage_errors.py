@@ -17,7 +17,9 @@ _READ_ONLY = re.compile(r"Read-only file system|ReadOnlyFilesystem|Permission de
 _UNKNOWN_SCHEME = re.compile(
     r"""(?:Unknown scheme: |Unrecognized filesystem type in URI: |No FileSystem for scheme[: "]+)(\w[\w+\-]*)"""
 )
-_DAMAGED = re.compile(r"Truncated record|[Jj]son error|Invalid JSON|EOF while parsing|Parquet error|Corrupt footer")
+_DAMAGED = re.compile(
+    r"Truncated record|[Jj]son error|Invalid JSON|EOF while parsing|Invalid Parquet file|[Cc]orrupt footer"
+)
 _NATIVE_STACK = re.compile(r"\s+0: (?:<unknown>|\S+::).*", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARROW = re.compile(r"\s*↳\s*")
