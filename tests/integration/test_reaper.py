@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -54,8 +55,12 @@ class Run:
 
     def processes(self) -> list[str]:
         """What lives of it, with its servers; without `make`."""
-        found = [process for process in psutil.process_iter() if self._is_part(process)]
-        return [process.name() for process in found if process.pid != self.pytest.pid or self.pytest.poll() is None]
+        names = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess):  # it may end at any moment
+                if self._is_part(process) and (process.pid != self.pytest.pid or self.pytest.poll() is None):
+                    names.append(process.name())
+        return names
 
     def _is_part(self, process: psutil.Process) -> bool:
         try:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from tests.integration.postgres.world import World, catch_up, follow
+from tests.patience import wait_until
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.core.evolve import describe, plan
 from tidelog.model.offset import Offset
@@ -209,6 +210,9 @@ def test_columns_that_a_change_leaves_alone_are_not_read_again(world: World) -> 
     """A reader that meets a table for the first time when the catalog has moved on: what was there before the slot's
     log begins is known all the same."""
     execute(world, TABLE.format(name="t", rest=""))
+    # The slot keeps the catalog of the oldest transaction that is open, which may be one of the server's own.
+    is_alone = "SELECT pg_snapshot_xmin(pg_current_snapshot()) = pg_snapshot_xmax(pg_current_snapshot())"
+    wait_until(lambda: world.database.execute(is_alone) == [(True,)], "the end of other transactions")
     reading = world.reading()
     offset = reading.initial()
     world.database.execute("INSERT INTO t (id, n) VALUES (1, 1)")
