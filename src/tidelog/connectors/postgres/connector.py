@@ -175,8 +175,10 @@ class PostgresConnector:
         """By the names of today: the log may be behind. A column that is gone or has another type by now is null; the
         version of the table that says so is still to come, and asks again."""
         with self._locked_table(table) as (session, now):
-            names = [_name_now(table.column(c), now) for c in columns] if now is not None else []
-            if now is not None and None not in [n for c, n in zip(columns, names, strict=True) if c in table.key]:
+            if now is None:
+                return
+            names = [_name_now(table.column(c), now) for c in columns]
+            if None not in [name for c, name in zip(columns, names, strict=True) if c in table.key]:
                 chosen = ", ".join("NULL" if name is None else identifier(name) for name in names)
                 yield from self._select(session, f"SELECT {chosen} FROM {walk.source(session, now)}", table, columns)
 

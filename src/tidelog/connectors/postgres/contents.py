@@ -139,8 +139,7 @@ def describe(session: Session, ids: Sequence[int]) -> dict[int, str]:
     texts = dict(session.query(_TABLES, [list(ids)]))
     more: dict[int, dict[str, dict[str, Any]]] = {}
     partitioned = [oid for (oid,) in session.query(_PARTITIONED, [list(ids)])]
-    for oid in partitioned:
-        more[oid] = {"partitions": {}}
+    more.update((oid, {"partitions": {}}) for oid in partitioned)
     for root, oid, file, attached in session.query(_PARTITIONS, [partitioned]) if partitioned else []:
         more[root]["partitions"][str(oid)] = [file, attached]
     for root, kind, oid, value in session.query(_TYPES, [list(ids)]):
@@ -159,19 +158,19 @@ def _short(label: str) -> str:
 def difference(session: Session, before: str, now: str) -> UnloggedChange | None:
     """What changed a table's rows between two texts of `describe`; None if nothing did."""
     old, new = json.loads(before), json.loads(now)
-    changes = [*_of_types(old, new)]
+    changes = [*_compare_types(old, new)]
     table_before, table_now = _Table.of(old), _Table.of(new)
     if table_before is not None and table_now is not None:
-        changes += [*_of_columns(table_before, table_now), *_of_key(table_before, table_now)]
+        changes += [*_compare_columns(table_before, table_now), *_compare_key(table_before, table_now)]
     if "partitions" in old and "partitions" in new:
-        changes += _of_partitions(session, old["partitions"], new["partitions"])
+        changes += _compare_partitions(session, old["partitions"], new["partitions"])
     if not changes:
         return None
     reasons = " and ".join(change.reason for change in changes)
     return UnloggedChange(reasons, only_removes=all(change.only_removes for change in changes))
 
 
-def _of_types(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
+def _compare_types(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
     changes = []
     if _differ(old.get("labels", {}), new.get("labels", {})):
         changes.append(UnloggedChange("a value of an enum was renamed"))
@@ -236,9 +235,10 @@ def _is_rewritten(before: _Table, now: _Table) -> bool:
     return any(before.files[oid] != now.files[oid] for oid in before.files.keys() & now.files.keys())
 
 
-def _of_columns(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
+def _compare_columns(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
     numbers_before = {column.name: number for number, column in before.columns.items()}
     transient = set(range(before.highest_number + 1, now.highest_number + 1)) - now.columns.keys()
+    may_be_rewritten = _is_rewritten(before, now) and before.major == now.major
     for number, column in now.columns.items():
         if column.is_generated:  # the log does not carry it
             continue
@@ -250,7 +250,7 @@ def _of_columns(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
                 yield UnloggedChange(f"a column was added and dropped before {column.name}, maybe of the same name")
         elif earlier.is_generated:
             yield UnloggedChange(f"the column {column.name} is no longer generated")
-        elif _is_rewritten(before, now) and before.major == now.major and _may_be_computed_anew(earlier, column):
+        elif may_be_rewritten and _may_be_computed_anew(earlier, column):
             yield UnloggedChange(f"the values of the column {column.name} may have been rewritten")
 
 
@@ -260,7 +260,7 @@ def _may_be_computed_anew(before: _Column, now: _Column) -> bool:
     return is_same and before.definition != now.definition
 
 
-def _of_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
+def _compare_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
     if before.key != now.key:
         yield UnloggedChange("its primary key or replica identity was changed")
         return
@@ -277,7 +277,7 @@ def _of_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
 # -- partitions ----------------------------------------------------------------------------------------------------
 
 
-def _of_partitions(session: Session, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
+def _compare_partitions(session: Session, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
     """Of each partition, a text holds its file and the transaction that made it a partition; texts that an earlier
     version wrote hold the file alone."""
     before = {
