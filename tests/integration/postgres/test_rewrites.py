@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
 from tests.integration.postgres.world import World, catch_up, follow
-from tests.patience import wait_until
+from tests.servers import Postgres
 from tidelog.connectors.postgres.decode import PostgresDecoder
 from tidelog.core.evolve import describe, plan
 from tidelog.model.offset import Offset
@@ -206,29 +207,23 @@ def test_a_drain_follows_a_change_without_rows(world: World, known: str, others:
     assert versions[-1].column("a").type == "bytea"
 
 
-def slot_begins_after_table(world: World) -> bool:
-    """Whether a slot that is made now needs nothing of the catalog from before the table. It does for as long as an
-    older transaction is open, which may be a VACUUM of the server's own that no snapshot shows."""
-    with world.database.connect() as session:
-        session.execute("SELECT pg_create_logical_replication_slot('probe', 'pgoutput', true)")
-        rows = session.execute(
-            "SELECT bool_and(age(s.catalog_xmin) < age(a.xmin)) FROM pg_replication_slots s, pg_attribute a"
-            " WHERE s.slot_name = 'probe' AND a.attrelid = 't'::regclass AND a.attnum > 0"
-        ).fetchall()
-        session.execute("SELECT pg_drop_replication_slot('probe')")
-    return bool(rows[0][0])
+@pytest.fixture
+def lonely(private_postgres: Postgres, tmp_path: Path) -> Iterator[World]:
+    """On a server of its own: a slot keeps the catalog for as long as the oldest slot or transaction of its server."""
+    world = World(private_postgres.create_database("lonely"), tmp_path / "pipeline")
+    yield world
+    world.close()
 
 
-def test_columns_that_a_change_leaves_alone_are_not_read_again(world: World) -> None:
+def test_columns_that_a_change_leaves_alone_are_not_read_again(lonely: World) -> None:
     """A reader that meets a table for the first time when the catalog has moved on: what was there before the slot's
     log begins is known all the same."""
-    execute(world, TABLE.format(name="t", rest=""))
-    wait_until(lambda: slot_begins_after_table(world), "the end of transactions that began before the table")
-    reading = world.reading()
+    execute(lonely, TABLE.format(name="t", rest=""))
+    reading = lonely.reading()
     offset = reading.initial()
-    world.database.execute("INSERT INTO t (id, n) VALUES (1, 1)")
-    world.database.execute("ALTER TABLE t ADD COLUMN x int")
-    world.database.execute("INSERT INTO t (id, n) VALUES (2, 2)")
+    lonely.database.execute("INSERT INTO t (id, n) VALUES (1, 1)")
+    lonely.database.execute("ALTER TABLE t ADD COLUMN x int")
+    lonely.database.execute("INSERT INTO t (id, n) VALUES (2, 2)")
     _, events = catch_up(reading, offset)
     first, *_, last = [event.version for event in events if event.version is not None]
     assert [column.name for column in last.columns] == ["id", "a", "w", "n", "f", "x"]
