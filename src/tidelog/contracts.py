@@ -262,6 +262,17 @@ class Lag:
 
 
 @dataclass(frozen=True)
+class CatalogText:
+    """What the catalog showed of a table at some moment."""
+
+    text: str
+    """Differs after rows were changed in a way that the log does not tell, or tells ambiguously. It may differ for
+    other reasons: `Connector.unlogged_change` says."""
+    moment: str = ""
+    """When it was read, as the connector counts; empty if that is not known any more."""
+
+
+@dataclass(frozen=True)
 class UnloggedChange:
     """Rows of a table are no longer as the log left them."""
 
@@ -430,12 +441,10 @@ class Connector(Protocol):
     def publish(self, tables: Sequence[Table]) -> None:
         """Let the log tell of these tables from now on, where that is up to us."""
 
-    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:
-        """By table, a text that differs after rows were changed in a way that the log does not tell, or tells
-        ambiguously; nothing for tables that have no such changes. It may differ for other reasons: `unlogged_change`
-        says."""
+    def contents(self, ids: Sequence[int]) -> Mapping[int, CatalogText]:
+        """What the catalog shows of each table; nothing for tables that have no unlogged changes."""
 
-    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:
+    def unlogged_change(self, before: CatalogText, now: CatalogText) -> UnloggedChange | None:
         """What changed a table's rows between two texts of `contents`; None if nothing did."""
 
     def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.contracts import Connector, UnloggedChange
+from tidelog.contracts import CatalogText, Connector, UnloggedChange
 from tidelog.core.snapshot import requests
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import Snapshot
@@ -99,7 +99,7 @@ class CatalogWatch:
         self._looked_s = time.monotonic()
         return snapshot
 
-    def _change(self, before: str, text: str) -> UnloggedChange | None:
+    def _change(self, before: str, text: CatalogText) -> UnloggedChange | None:
         """What changed the rows of a table since the digest `before` was taken."""
         earlier = self._texts.find(before)
         if earlier is None:

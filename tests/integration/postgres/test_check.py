@@ -167,6 +167,16 @@ def test_a_foreign_table(database: Database) -> None:
     assert "foreign table" in one(findings(config(database)), "table public.far").meaning
 
 
+def test_an_unlogged_partition(database: Database) -> None:
+    database.execute("CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    database.execute('CREATE UNLOGGED TABLE "m 1" PARTITION OF m FOR VALUES FROM (0) TO (100)')
+    found = one(findings(config(database, table__include__list=r"public\.m")), "table public.m")
+    assert found.level == "warning"
+    assert found.meaning == 'Changes in 1 of its partitions are in no log: public."m 1" (unlogged).'
+    database.execute(found.cure)
+    assert not about(findings(config(database)), "table public.m")
+
+
 def test_partitions_are_captured_as_their_root(database: Database) -> None:
     database.execute("CREATE TABLE m (id int, day date) PARTITION BY RANGE (day)")
     database.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')")

@@ -25,6 +25,10 @@ ATTACH = "ALTER TABLE root ATTACH PARTITION p4 FOR VALUES FROM (300) TO (400)"
 CHANGES = {
     "attach": f"{FILLED}; {ATTACH}",
     "attach in one transaction": f"BEGIN; {FILLED}; {ATTACH}; COMMIT",
+    "attach what was filled under a savepoint": (
+        "BEGIN; CREATE TABLE p4 (LIKE root); SAVEPOINT s; INSERT INTO p4 VALUES (310, 'came along');"
+        f"RELEASE SAVEPOINT s; {ATTACH}; COMMIT"
+    ),
     "attach a tree": (
         "CREATE TABLE p4 (id int NOT NULL, v text) PARTITION BY RANGE (id);"
         "CREATE TABLE p5 PARTITION OF p4 FOR VALUES FROM (300) TO (350);"
@@ -38,6 +42,22 @@ CHANGES = {
     "truncate, fill and redefine": (
         "TRUNCATE p2; INSERT INTO root VALUES (150, 'new'); ALTER TABLE p2 SET (fillfactor = 50)"
     ),
+    "truncate, fill and vacuum full": "TRUNCATE p2; INSERT INTO root VALUES (150, 'new'); VACUUM FULL p2",
+    "truncate, fill and cluster": (
+        "BEGIN; TRUNCATE p2; INSERT INTO root VALUES (150, 'new'); COMMIT; CLUSTER p2 USING p2_pkey"
+    ),
+    "unlogged for a while": (
+        "ALTER TABLE p2 SET UNLOGGED; UPDATE root SET v = 'new' WHERE id = 120;"
+        "DELETE FROM root WHERE id = 110; ALTER TABLE p2 SET LOGGED"
+    ),
+    "unlogged": "ALTER TABLE p2 SET UNLOGGED; UPDATE root SET v = 'new' WHERE id = 120",
+    "unlogged, and truncated": (
+        "ALTER TABLE p2 SET UNLOGGED; TRUNCATE p2; INSERT INTO root VALUES (150, 'new'); ALTER TABLE p2 SET LOGGED"
+    ),
+    "created unlogged": (
+        "CREATE UNLOGGED TABLE p4 PARTITION OF root FOR VALUES FROM (300) TO (400);"
+        "INSERT INTO root VALUES (310, 'new'); ALTER TABLE p4 SET LOGGED"
+    ),
     "detach and attach again": (
         "ALTER TABLE root DETACH PARTITION p2; DELETE FROM p2 WHERE id = 120; UPDATE p2 SET v = 'apart' WHERE id = 130;"
         "ALTER TABLE root ATTACH PARTITION p2 FOR VALUES FROM (100) TO (200)"
@@ -48,7 +68,10 @@ HARMLESS = {
     "a new partition": (
         "CREATE TABLE p4 PARTITION OF root FOR VALUES FROM (300) TO (400); INSERT INTO root VALUES (310)"
     ),
-    "an empty partition": f"CREATE TABLE p4 (LIKE root); {ATTACH}; INSERT INTO root VALUES (310)",
+    "an empty partition": f"CREATE TABLE p4 (LIKE root); {ATTACH}",
+    "a new partition that was emptied": (
+        "CREATE TABLE p4 PARTITION OF root FOR VALUES FROM (300) TO (400); TRUNCATE p4; INSERT INTO root VALUES (310)"
+    ),
     "vacuum full": "VACUUM FULL p1; VACUUM FULL root",
     "cluster": "CLUSTER p1 USING p1_pkey",
     "other definitions": (
@@ -99,6 +122,22 @@ def test_partitions(rig: Rig, change: str, when: str, caplog: pytest.LogCaptureF
     rig.run()
     rig.check("root")
     assert len(warnings(caplog)) == 1
+
+
+def test_a_default_is_written_into_a_new_file(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """VACUUM FULL defines a column anew whose default was not in the rows. They keep their values."""
+    execute(
+        rig.database, "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); ALTER TABLE t ADD b int DEFAULT 5"
+    )
+    rig.source["table.include.list"] = "public.t"
+    rig.run()
+    before = len(rig.reads)
+    execute(rig.database, "VACUUM FULL t")
+    rig.run()
+    rig.crash()
+    rig.run()
+    assert len(rig.reads) == before
+    assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize("change", HARMLESS)
@@ -300,6 +339,14 @@ AMBIGUOUS = {
     "rewritten under the same type": (
         "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ALTER b TYPE int USING b * 100;UPDATE t SET b = 7 WHERE id = 3"
     ),
+    "rewritten and constrained": (
+        "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ALTER b TYPE int USING b * 100, ALTER b SET NOT NULL;"
+        "UPDATE t SET b = 7 WHERE id = 3"
+    ),
+    "rewritten, with a default and moved": (
+        "UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ALTER b TYPE int USING b * 100;"
+        "ALTER TABLE t ALTER b SET DEFAULT 5; UPDATE t SET b = 7 WHERE id = 3; VACUUM FULL t"
+    ),
     "rewritten in the transaction of a change": (
         "BEGIN; UPDATE t SET b = 11 WHERE id = 1; ALTER TABLE t ALTER b TYPE text USING 'n' || b;"
         "ALTER TABLE t ALTER b TYPE int USING length(b); COMMIT"
@@ -376,6 +423,7 @@ NO_DOUBT = {
     "privileges, statistics and another file": (
         "GRANT SELECT (b) ON t TO PUBLIC; ALTER TABLE t ALTER b SET STATISTICS 5; CLUSTER t USING t_pkey"
     ),
+    "reloaded and constrained": "TRUNCATE t; INSERT INTO t VALUES (1, 5); ALTER TABLE t ALTER b SET NOT NULL",
     "another type of the key": "ALTER TABLE t ALTER id TYPE bigint",
     "a column for a moment": "ALTER TABLE t ADD c int; ALTER TABLE t ADD tmp int; ALTER TABLE t DROP tmp",
     "the primary key by its index": "ALTER TABLE t REPLICA IDENTITY USING INDEX t_pkey; UPDATE t SET b = 6",

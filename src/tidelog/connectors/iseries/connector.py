@@ -17,7 +17,19 @@ from tidelog.connectors.iseries.journals import chain_of, end_of, of_files
 from tidelog.connectors.iseries.range import Spot
 from tidelog.connectors.iseries.receivers import Receiver
 from tidelog.connectors.iseries.tail import IseriesTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, WatchWait, Watermark, ignore_wait
+from tidelog.contracts import (
+    CatalogText,
+    Finding,
+    Kept,
+    Key,
+    Lag,
+    Limits,
+    Scan,
+    UnloggedChange,
+    WatchWait,
+    Watermark,
+    ignore_wait,
+)
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed
@@ -184,10 +196,10 @@ class IseriesConnector:
     def publish(self, tables: Sequence[Table]) -> None:
         """Nothing to do: the log tells of every table."""
 
-    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002
+    def contents(self, ids: Sequence[int]) -> Mapping[int, CatalogText]:  # noqa: ARG002
         return {}
 
-    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:  # noqa: ARG002
+    def unlogged_change(self, before: CatalogText, now: CatalogText) -> UnloggedChange | None:  # noqa: ARG002
         return None
 
     def present(self, ids: Sequence[int]) -> list[Table]:

@@ -22,7 +22,19 @@ from tidelog.connectors.oracle.note import Note
 from tidelog.connectors.oracle.tables import Tables
 from tidelog.connectors.oracle.tail import MiningTail
 from tidelog.connectors.oracle.unbuffered import UnbufferedTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, WatchWait, Watermark, ignore_wait
+from tidelog.contracts import (
+    CatalogText,
+    Finding,
+    Kept,
+    Key,
+    Lag,
+    Limits,
+    Scan,
+    UnloggedChange,
+    WatchWait,
+    Watermark,
+    ignore_wait,
+)
 from tidelog.core.settings import nearest
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.errors import ConfigError
@@ -216,10 +228,10 @@ class OracleConnector:
     def publish(self, tables: Sequence[Table]) -> None:
         """Nothing to do: the log tells of every table."""
 
-    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002
+    def contents(self, ids: Sequence[int]) -> Mapping[int, CatalogText]:  # noqa: ARG002
         return {}
 
-    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:  # noqa: ARG002
+    def unlogged_change(self, before: CatalogText, now: CatalogText) -> UnloggedChange | None:  # noqa: ARG002
         return None
 
     def present(self, ids: Sequence[int]) -> list[Table]:

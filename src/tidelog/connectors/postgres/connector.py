@@ -32,7 +32,19 @@ from tidelog.connectors.postgres.holder import SlotHolder
 from tidelog.connectors.postgres.names import identifier, literal, quoted
 from tidelog.connectors.postgres.slot import Slot
 from tidelog.connectors.postgres.tail import PostgresTail
-from tidelog.contracts import Finding, Kept, Key, Lag, Limits, Scan, UnloggedChange, WatchWait, Watermark, ignore_wait
+from tidelog.contracts import (
+    CatalogText,
+    Finding,
+    Kept,
+    Key,
+    Lag,
+    Limits,
+    Scan,
+    UnloggedChange,
+    WatchWait,
+    Watermark,
+    ignore_wait,
+)
 from tidelog.core.metadata import UNDECODABLE
 from tidelog.core.snapshot.settings import SnapshotSettings
 from tidelog.core.snapshot.watermark import Replayed, Visible
@@ -162,10 +174,10 @@ class PostgresConnector:
     def publish(self, tables: Sequence[Table]) -> None:
         self._slot.publish(self._reader(), tables)
 
-    def contents(self, ids: Sequence[int]) -> Mapping[int, str]:
+    def contents(self, ids: Sequence[int]) -> Mapping[int, CatalogText]:
         return contents.describe(self._reader(), ids)
 
-    def unlogged_change(self, before: str, now: str) -> UnloggedChange | None:
+    def unlogged_change(self, before: CatalogText, now: CatalogText) -> UnloggedChange | None:
         return contents.difference(self._tables(), before, now)
 
     def parse(self, text: str, table: Table, column: Column) -> pa.Scalar:

@@ -14,18 +14,23 @@ compares two of these texts.
 Harmless changes give no difference: a new partition that was created as one, an attached partition without rows, a
 rewrite of a file that kept its rows (`VACUUM FULL`, `CLUSTER`), a new label of an enum, and a column that is added,
 dropped, renamed, retyped or constrained.
+
+Whether a file kept its rows is proved by a row of a transaction that had ended when the earlier text was read: TRUNCATE
+removes every such row, and ALTER TABLE writes all rows again under its own transaction. So the oldest transaction of
+that moment, the *horizon*, is kept beside each text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from hashlib import blake2s
 from typing import Any
 
 from tidelog.connectors.postgres.client import Session
-from tidelog.contracts import UnloggedChange
+from tidelog.contracts import CatalogText, UnloggedChange
 from tidelog.errors import TidelogError, TransientError
 
 _PARTITIONED = "SELECT oid::bigint FROM pg_class WHERE oid = ANY(%s) AND relkind = 'p'"
@@ -39,8 +44,9 @@ WITH RECURSIVE part(root, oid, attached, is_leaving) AS (
            p.is_leaving OR coalesce((to_jsonb(i) ->> 'inhdetachpending')::boolean, false)
       FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
 )
-SELECT root::bigint, oid::bigint, coalesce(pg_relation_filenode(oid), 0)::bigint, attached
-  FROM part WHERE NOT is_leaving
+SELECT p.root::bigint, p.oid::bigint, c.relfilenode::bigint, p.attached, c.relpersistence = 'u'
+  FROM part p JOIN pg_class c ON c.oid = p.oid
+ WHERE NOT p.is_leaving
 """
 """`DETACH PARTITION … CONCURRENTLY` takes two transactions; the root shows no row of the partition after the first."""
 
@@ -88,86 +94,260 @@ SELECT c.oid::bigint, json_build_object(
        'identity', (SELECT i.indkey[0:i.indnkeyatts - 1]::int2[] FROM pg_index i
                      WHERE i.indrelid = c.oid AND i.indisreplident AND c.relreplident = 'i'),
        'columns', (SELECT json_object_agg(a.attnum, json_build_array(
-                          a.attname, a.atttypid::bigint, a.atttypmod, a.attgenerated <> '', a.xmin::text,
-                          hashtextextended(concat_ws('|', a.attacl, a.attnotnull, a.atthasdef, a.attidentity,
-                                                     a.attstattarget, a.attstorage, a.attoptions), 0))
+                          a.attname, a.atttypid::bigint, a.atttypmod, a.attgenerated <> '', a.xmin::text)
                           ORDER BY a.attnum)
-                     FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))::text
+                     FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))::text,
+       pg_snapshot_xmin(pg_current_snapshot())::text
   FROM pg_class c
  WHERE c.oid = ANY(%s)
 """
 """One statement, and no function that looks past its snapshot: parts of different moments would hide a change between
 them. `relnatts` is the highest number that any column ever had. A primary key is known by its constraint, because
-REINDEX CONCURRENTLY gives it another index. A column's digest covers what may be altered without touching a value."""
+REINDEX CONCURRENTLY gives it another index."""
 
 _MEMBERS = """
 SELECT c.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind = 'r',
        EXISTS (SELECT FROM pg_attribute a JOIN pg_attribute s ON s.attrelid = a.attrelid AND s.attnum = -1
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.xmin = s.xmin AND a.cmin = s.cmin),
-       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), c.xmin::text,
-       c.relfrozenxid::text, coalesce(i.xmin, c.xmin)::text, age(coalesce(i.xmin, c.xmin))
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), c.relpersistence = 'u',
+       c.relfilenode = c.oid, c.xmin::text, c.cmin::text
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.oid = ANY(%s)
 """
-"""ATTACH PARTITION writes the table's own columns anew, and leaves its system columns as they were created."""
-_FIRST_PAGES = 1000
+"""ATTACH PARTITION writes the table's own columns anew, and leaves its system columns as they were created. A table's
+first file has the number of the table."""
 _NAMES_MAX = 5
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A partition as it is now."""
+    """A table with rows of its own, or a partition, as it is now."""
 
     oid: int
     name: str
     is_leaf: bool
     is_created_as_partition: bool
     is_readable: bool
-    changed: str
+    is_unlogged: bool
+    has_first_file: bool
+    """Its file was never replaced, as TRUNCATE, VACUUM FULL and most rewrites do it."""
+    xid: str
     """The transaction that wrote its row of `pg_class` last: the one that named its file, or a later one."""
-    frozen: str
-    """No transaction before this one has written a row that is not frozen. A new file begins with the oldest
-    transaction that was running, and VACUUM may advance it later."""
-    attached: str
-    """The transaction that made it a partition."""
-    attached_age: int
-    """How many transactions ago that was."""
+    command: str
+    """The number of that command in its transaction."""
 
 
-def describe(session: Session, ids: Sequence[int]) -> dict[int, str]:
+class _Rows(Enum):
+    """What became of the rows of a file that was replaced."""
+
+    KEPT = auto()
+    REMOVED = auto()
+    """All of them; those that are there now were inserted later, and the log tells of them."""
+    UNSURE = auto()
+    """They may have been written again with other values, or while the table was unlogged."""
+
+
+def describe(session: Session, ids: Sequence[int]) -> dict[int, CatalogText]:
     """For each table, the part of the catalog that shows unlogged changes."""
-    texts = dict(session.query(_TABLES, [list(ids)]))
+    texts: dict[int, str] = {}
+    horizons: dict[int, str] = {}
+    for oid, text, horizon in session.query(_TABLES, [list(ids)]):
+        texts[oid], horizons[oid] = text, horizon
     more: dict[int, dict[str, dict[str, Any]]] = {}
     partitioned = [oid for (oid,) in session.query(_PARTITIONED, [list(ids)])]
     more.update((oid, {"partitions": {}}) for oid in partitioned)
-    for root, oid, file, attached in session.query(_PARTITIONS, [partitioned]) if partitioned else []:
-        more[root]["partitions"][str(oid)] = [file, attached]
+    for root, oid, *state in session.query(_PARTITIONS, [partitioned]) if partitioned else []:
+        more[root]["partitions"][str(oid)] = state
     for root, kind, oid, value in session.query(_TYPES, [list(ids)]):
         shown = _short(value) if kind == "labels" else value
         more.setdefault(root, {}).setdefault(kind, {})[str(oid)] = shown
     for oid, parts in more.items():
         if oid in texts:
             texts[oid] = json.dumps({"table": json.loads(texts[oid]), **parts}, sort_keys=True, separators=(",", ":"))
-    return texts
+    return {oid: CatalogText(text, horizons[oid]) for oid, text in texts.items()}
 
 
 def _short(label: str) -> str:
     return blake2s(label.encode(), digest_size=4).hexdigest()
 
 
-def difference(session: Session, before: str, now: str) -> UnloggedChange | None:
+def difference(session: Session, before: CatalogText, now: CatalogText) -> UnloggedChange | None:
     """What changed a table's rows between two texts of `describe`; None if nothing did."""
-    old, new = json.loads(before), json.loads(now)
-    changes = [*_compare_types(old, new)]
-    table_before, table_now = _Table.of(old), _Table.of(new)
-    if table_before is not None and table_now is not None:
-        changes += [*_compare_columns(table_before, table_now), *_compare_key(table_before, table_now)]
-    if "partitions" in old and "partitions" in new:
-        changes += _compare_partitions(session, old["partitions"], new["partitions"])
-    if not changes:
-        return None
-    reasons = " and ".join(change.reason for change in changes)
-    return UnloggedChange(reasons, only_removes=all(change.only_removes for change in changes))
+    return _Comparison(session, json.loads(before.text), json.loads(now.text), before.moment).change()
+
+
+class _Comparison:
+    """Of two texts, as JSON."""
+
+    def __init__(self, session: Session, old: Mapping[str, Any], new: Mapping[str, Any], horizon: str) -> None:
+        """`horizon` is the oldest transaction of the moment that `old` was read at; empty if that is not known."""
+        self._session = session
+        self._old, self._new = old, new
+        self._before, self._now = _Table.of(old), _Table.of(new)
+        self._horizon = horizon
+        self._verdicts: dict[int, _Rows] = {}
+
+    def change(self) -> UnloggedChange | None:
+        changes = [*_compare_types(self._old, self._new), *self._compare_tables(), *self._compare_partitions()]
+        if not changes:
+            return None
+        reasons = " and ".join(change.reason for change in changes)
+        return UnloggedChange(reasons, only_removes=all(change.only_removes for change in changes))
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def _compare_tables(self) -> Iterator[UnloggedChange]:
+        if self._before is not None and self._now is not None:
+            yield from self._compare_columns(self._before, self._now)
+            yield from _compare_key(self._before, self._now)
+
+    def _compare_columns(self, before: _Table, now: _Table) -> Iterator[UnloggedChange]:
+        numbers_before = {column.name: number for number, column in before.columns.items()}
+        transient = set(range(before.highest_number + 1, now.highest_number + 1)) - now.columns.keys()
+        redefined = []
+        for number, column in now.columns.items():
+            if column.is_generated:  # the log does not carry it
+                continue
+            earlier = before.columns.get(number)
+            if numbers_before.get(column.name, number) != number:
+                yield UnloggedChange(f"another column is now called {column.name}")
+            elif earlier is None:
+                if any(gone < number for gone in transient):
+                    yield UnloggedChange(f"a column was added and dropped before {column.name}, maybe of the same name")
+            elif earlier.is_generated:
+                yield UnloggedChange(f"the column {column.name} is no longer generated")
+            elif _is_redefined(earlier, column):
+                redefined.append(column.name)
+        if redefined and self._are_rewritten(before, now):
+            names = f"the column {redefined[0]}" if len(redefined) == 1 else f"the columns {', '.join(redefined)}"
+            yield UnloggedChange(f"the values of {names} may have been rewritten")
+
+    def _are_rewritten(self, before: _Table, now: _Table) -> bool:
+        """Whether rows that were there before may have other values; a new partition brings a file of its own."""
+        if before.major != now.major:  # pg_upgrade gives other numbers
+            return False
+        replaced = [int(oid) for oid in before.files.keys() & now.files.keys() if before.files[oid] != now.files[oid]]
+        return any(self._rows(member) == _Rows.UNSURE for member in self._members(replaced))
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    def _compare_partitions(self) -> Iterator[UnloggedChange]:
+        """Of each partition, a text holds its file, the transaction that made it a partition, and whether it is
+        unlogged; texts that an earlier version wrote hold the file, or the file and the transaction."""
+        if "partitions" not in self._old or "partitions" not in self._new:
+            return
+        new: Mapping[str, list[Any]] = self._new["partitions"]
+        old = {oid: self._state(oid, state) for oid, state in self._old["partitions"].items()}
+        gone, added = [oid for oid in old if oid not in new], [oid for oid in new if oid not in old]
+        stayed = [oid for oid in new if oid in old]
+        if self._is_upgraded():  # pg_upgrade gives other numbers to all that stayed
+            stayed = []
+        returned = [oid for oid in stayed if old[oid][1] != new[oid][1]]
+        toggled = [oid for oid in stayed if old[oid][2] != new[oid][2]]
+        replaced = [oid for oid in stayed if old[oid][0] != new[oid][0] and oid not in toggled]
+        if back := self._members(returned):
+            yield UnloggedChange(f"{_named(back)} detached and attached again")
+        if attached := self._attached(self._members(added)):
+            yield UnloggedChange(f"{_named(attached)} attached with rows")
+        unlogged = [*self._written_unlogged(self._members(added)), *self._members(toggled)]
+        if logged_again := [member for member in unlogged if not member.is_unlogged]:
+            yield UnloggedChange(f"{_named(logged_again)} unlogged for a while")
+        if still := [member for member in unlogged if member.is_unlogged]:
+            yield UnloggedChange(f"{_named(still)} made unlogged (what changes there is not captured until SET LOGGED)")
+        yield from self._gone(gone)
+        yield from self._replaced(self._members(replaced))
+
+    def _state(self, oid: str, state: Any) -> list[Any]:
+        """With what an earlier version did not write as it is now."""
+        written = state if isinstance(state, list) else [state]
+        return [*written, *self._new["partitions"].get(oid, [0, "", False])[len(written) :]]
+
+    def _is_upgraded(self) -> bool:
+        return self._before is not None and self._now is not None and self._before.major != self._now.major
+
+    def _attached(self, added: Sequence[_Member]) -> list[_Member]:
+        """Partitions that may have brought rows along. A partition of an attached table was created as one, too. The
+        transactions of rows do not tell whether they were written before the ATTACH: its own may be an old one, and
+        may have had others within it."""
+        attached = [member for member in added if not member.is_created_as_partition]
+        is_empty = all(self._has_row(member) is False for member in added if member.is_leaf) if attached else True
+        return [] if is_empty else attached
+
+    def _written_unlogged(self, added: Sequence[_Member]) -> list[_Member]:
+        """Partitions that were created as such, and may have got rows that the log does not tell: SET LOGGED replaces
+        the file."""
+        return [
+            member
+            for member in added
+            if member.is_created_as_partition
+            and (member.is_unlogged or (not member.has_first_file and self._rows(member) == _Rows.UNSURE))
+        ]
+
+    def _gone(self, gone: Sequence[str]) -> Iterator[UnloggedChange]:
+        if not gone:
+            return
+        left = self._members(gone)
+        detached = [f"{_named(left)} detached"] if left else []
+        dropped = [_counted(len(gone) - len(left), "dropped")] if len(gone) > len(left) else []
+        yield UnloggedChange(" and ".join([*detached, *dropped]), only_removes=True)
+
+    def _replaced(self, members: Sequence[_Member]) -> Iterator[UnloggedChange]:
+        """The log tells by itself of a new type, for which all rows are written again, too."""
+        verdicts = {member: self._rows(member) for member in members}
+        if emptied := [m for m, rows in verdicts.items() if rows == _Rows.REMOVED]:
+            yield UnloggedChange(f"{_named(emptied)} truncated", only_removes=True)
+        if unsure := [m for m, rows in verdicts.items() if rows == _Rows.UNSURE]:
+            yield UnloggedChange(f"{_named(unsure)} truncated or rewritten", only_removes=self._is_retyped())
+
+    def _is_retyped(self) -> bool:
+        """Whether the new description of the columns explains that all rows were written again."""
+        if self._before is None or self._now is None:
+            return False
+        before = self._before.columns
+        return any(n not in before or before[n].kind != column.kind for n, column in self._now.columns.items())
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _members(self, oids: Iterable[str] | Iterable[int]) -> list[_Member]:
+        wanted = [int(oid) for oid in oids]
+        return [_Member(*row) for row in self._session.query(_MEMBERS, [wanted])] if wanted else []
+
+    def _rows(self, member: _Member) -> _Rows:
+        """What became of the rows of a file that was replaced; asked once."""
+        if member.oid not in self._verdicts:
+            self._verdicts[member.oid] = self._judge(member)
+        return self._verdicts[member.oid]
+
+    def _judge(self, member: _Member) -> _Rows:
+        if not member.is_leaf:
+            return _Rows.KEPT
+        if self._has_row(member) is False:
+            return _Rows.REMOVED
+        horizon = int(self._horizon) % 2**32 if self._horizon else 0
+        if horizon and self._has_row(member, f"age(xmin) > age('{horizon}'::xid)"):
+            return _Rows.KEPT
+        # ALTER TABLE writes all rows in the command that replaces the file; what is inserted later is in the log.
+        age = f"age('{member.xid}'::xid)"
+        is_written_with_file = (
+            f"age(xmin) NOT BETWEEN 0 AND {age} OR (age(xmin) = {age} AND cmin::text::bigint <= {member.command})"
+        )
+        is_inserted_later = self._has_row(member, is_written_with_file) is False
+        return _Rows.REMOVED if is_inserted_later and not member.is_unlogged else _Rows.UNSURE
+
+    def _has_row(self, member: _Member, condition: str = "true") -> bool | None:
+        """Whether it holds such a row; None if that cannot be read. Ages grow with every transaction, so a condition
+        takes all that it compares."""
+        try:
+            if not self._session.query("SELECT coalesce(pg_relation_size(%s::oid), 0) > 0", [member.oid])[0][0]:
+                return False
+            if not member.is_readable:
+                return None
+            rows = f"SELECT FROM ONLY {member.name} WHERE {condition}"
+            return bool(self._session.query(f"SELECT EXISTS ({rows})")[0][0])
+        except TransientError:
+            raise
+        except TidelogError:  # it is gone, or a policy hides its rows
+            return None
 
 
 def _compare_types(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
@@ -195,8 +375,6 @@ class _Column:
     is_generated: bool
     definition: str
     """The transaction that wrote its row of the catalog last."""
-    options: int
-    """A digest of what can be altered without touching a value: constraints, defaults, privileges, statistics."""
 
 
 @dataclass(frozen=True)
@@ -220,8 +398,8 @@ class _Table:
         if "columns" not in raw:
             return None
         columns = {
-            int(number): _Column(name, (kind, modifier), is_generated, definition, options)
-            for number, (name, kind, modifier, is_generated, definition, options) in (raw["columns"] or {}).items()
+            int(number): _Column(name, (kind, modifier), is_generated, definition)
+            for number, (name, kind, modifier, is_generated, definition, *_) in (raw["columns"] or {}).items()
         }
         constraint, primary = raw["primary"] or (0, [])
         identity = raw["identity"] or []
@@ -230,34 +408,9 @@ class _Table:
         return _Table(raw["major"], raw["files"] or {}, raw["numbers"], constraint, tuple(primary), columns)
 
 
-def _is_rewritten(before: _Table, now: _Table) -> bool:
-    """Whether rows that were there before lie in another file; a new partition brings a file of its own."""
-    return any(before.files[oid] != now.files[oid] for oid in before.files.keys() & now.files.keys())
-
-
-def _compare_columns(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
-    numbers_before = {column.name: number for number, column in before.columns.items()}
-    transient = set(range(before.highest_number + 1, now.highest_number + 1)) - now.columns.keys()
-    may_be_rewritten = _is_rewritten(before, now) and before.major == now.major
-    for number, column in now.columns.items():
-        if column.is_generated:  # the log does not carry it
-            continue
-        earlier = before.columns.get(number)
-        if numbers_before.get(column.name, number) != number:
-            yield UnloggedChange(f"another column is now called {column.name}")
-        elif earlier is None:
-            if any(gone < number for gone in transient):
-                yield UnloggedChange(f"a column was added and dropped before {column.name}, maybe of the same name")
-        elif earlier.is_generated:
-            yield UnloggedChange(f"the column {column.name} is no longer generated")
-        elif may_be_rewritten and _may_be_computed_anew(earlier, column):
-            yield UnloggedChange(f"the values of the column {column.name} may have been rewritten")
-
-
-def _may_be_computed_anew(before: _Column, now: _Column) -> bool:
-    """A type that changed is followed by the log's own description of the table; options explain a new definition."""
-    is_same = (before.name, before.kind, before.options) == (now.name, now.kind, now.options)
-    return is_same and before.definition != now.definition
+def _is_redefined(before: _Column, now: _Column) -> bool:
+    """A type that changed is followed by the log's own description of the table."""
+    return (before.name, before.kind) == (now.name, now.kind) and before.definition != now.definition
 
 
 def _compare_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
@@ -274,78 +427,7 @@ def _compare_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
         yield UnloggedChange("its primary key was made anew")
 
 
-# -- partitions ----------------------------------------------------------------------------------------------------
-
-
-def _compare_partitions(session: Session, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
-    """Of each partition, a text holds its file and the transaction that made it a partition; texts that an earlier
-    version wrote hold the file alone."""
-    before = {
-        oid: state if isinstance(state, list) else [state, new.get(oid, [0, ""])[1]] for oid, state in old.items()
-    }
-    gone = [int(oid) for oid in before if oid not in new]
-    added = [int(oid) for oid in new if oid not in before]
-    returned = [int(oid) for oid in new if oid in before and before[oid][1] != new[oid][1]]
-    rewritten = [int(oid) for oid in new if oid in before and before[oid][0] != new[oid][0]]
-    if not (gone or added or returned or rewritten):
-        return []
-    members = {member.oid: member for member in _members(session, [*gone, *added, *returned, *rewritten])}
-    changes = []
-    if back := [members[oid] for oid in returned if oid in members]:
-        changes.append(UnloggedChange(f"{_named(back)} detached and attached again"))
-    if attached := _attached(session, [members[oid] for oid in added if oid in members]):
-        changes.append(UnloggedChange(f"{_named(attached)} attached with rows"))
-    if gone:
-        left = [members[oid] for oid in gone if oid in members]
-        detached = [f"{_named(left)} detached"] if left else []
-        dropped = [_counted(len(gone) - len(left), "dropped")] if len(gone) > len(left) else []
-        changes.append(UnloggedChange(" and ".join([*detached, *dropped]), only_removes=True))
-    if truncated := [m for oid in rewritten if (m := members.get(oid)) is not None and not _keeps_rows(session, m)]:
-        changes.append(UnloggedChange(f"{_named(truncated)} truncated", only_removes=True))
-    return changes
-
-
-def _members(session: Session, oids: Sequence[int]) -> list[_Member]:
-    return [_Member(*row) for row in session.query(_MEMBERS, [list(oids)])]
-
-
-def _attached(session: Session, added: Sequence[_Member]) -> list[_Member]:
-    """Partitions that may have brought rows along. A partition of an attached table was created as one, too."""
-    attached = [member for member in added if not member.is_created_as_partition]
-    if not attached:
-        return []
-    last = min(attached, key=lambda member: member.attached_age).attached
-    leaves = [member for member in added if member.is_leaf]
-    # Rows that were written in the transaction of the ATTACH itself may have been written before it.
-    is_old = f"age(xmin) >= age('{last}'::xid)"
-    has_none = all(_has_row(session, member, is_old) is False for member in leaves)
-    return [] if has_none else attached
-
-
-def _keeps_rows(session: Session, member: _Member) -> bool:
-    """Whether a partition with another file holds a row that is older than that file: then the file was rewritten, and
-    not emptied. `VACUUM FULL` and `CLUSTER` keep the transaction ids of rows, and the order of their pages. Where no
-    old row is found at the beginning, the keys are compared for nothing, and nothing is lost."""
-    if not member.is_leaf:
-        return True
-    age = f"greatest(age('{member.changed}'::xid), age('{member.frozen}'::xid))"
-    return _has_row(session, member, f"age(xmin) > {age} AND ctid < '({_FIRST_PAGES},0)'") is True
-
-
-def _has_row(session: Session, member: _Member, condition: str) -> bool | None:
-    """Whether a partition holds such a row; None if that cannot be read. Ages grow with every transaction, so a
-    condition takes all that it compares."""
-    try:
-        if not session.query("SELECT coalesce(pg_relation_size(%s::oid), 0) > 0", [member.oid])[0][0]:
-            return False
-        if not member.is_readable:
-            return None
-        rows = f"SELECT FROM ONLY {member.name} WHERE {condition}"
-        return bool(session.query(f"SELECT EXISTS ({rows})")[0][0])
-    except TransientError:
-        raise
-    except TidelogError:  # it is gone, or a policy hides its rows
-        return None
+# -- names ---------------------------------------------------------------------------------------------------------
 
 
 def _named(members: Collection[_Member]) -> str:

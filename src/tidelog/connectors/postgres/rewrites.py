@@ -3,7 +3,9 @@
 `ALTER COLUMN … TYPE … USING` computes the values of all rows anew and writes no event of it, maybe without changing
 the type. Two traces stay in the catalog: the row of the column in `pg_attribute` is another one (`definition`), and the
 rows of the table lie in another file (`storage`). Either alone is harmless: other changes of a column leave the file as
-it is, and VACUUM FULL, CLUSTER and TRUNCATE leave the columns as they are. Both together may be a rewrite.
+it is, and VACUUM FULL, CLUSTER and TRUNCATE leave the columns as they are, but for a default that was not in the rows
+yet (`ADD COLUMN … DEFAULT`): VACUUM FULL writes it into them, and its column is read without need. Both together may be
+a rewrite.
 """
 
 from __future__ import annotations

@@ -41,11 +41,11 @@ SELECT i.indrelid::bigint, i.indisprimary, i.indisreplident, i.indimmediate AND 
 FROM pg_index i WHERE i.indisprimary OR i.indisreplident
 """
 
-_UNLIKE = """
-SELECT n.nspname::text, l.relname::text
+_LEAVES = """
+SELECT quote_ident(n.nspname) || '.' || quote_ident(l.relname), l.relreplident::text, l.relpersistence = 'u'
 FROM pg_partition_tree(%s::oid::regclass) t
 JOIN pg_class l ON l.oid = t.relid JOIN pg_namespace n ON n.oid = l.relnamespace
-WHERE t.isleaf AND l.relreplident <> %s::"char" ORDER BY 1, 2
+WHERE t.isleaf ORDER BY 1
 """
 
 
@@ -265,14 +265,17 @@ def _add_key(relation: Relation) -> str:
 
 
 def partitions(session: Session, relation: Relation) -> Iterator[Finding]:
-    """What the log tells is decided by each partition, and the root's setting does not reach them."""
-    rows = session.query(_UNLIKE, [relation.oid, relation.identity])
-    if not rows:
-        return
-    setting = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING"}.get(relation.identity, "USING INDEX …")
-    cure = " ".join(f"ALTER TABLE {quoted(s)}.{quoted(n)} REPLICA IDENTITY {setting};" for s, n in rows)
-    meaning = f"{len(rows)} of its partitions have another replica identity: {_some([f'{s}.{n}' for s, n in rows])}."
-    yield Finding("warning", f"table {relation.qualified}", meaning, cure)
+    """What the log tells is decided by each partition, and the root's settings do not reach them."""
+    leaves = session.query(_LEAVES, [relation.oid])
+    if unlike := [name for name, identity, _ in leaves if identity != relation.identity]:
+        setting = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING"}.get(relation.identity, "USING INDEX …")
+        cure = " ".join(f"ALTER TABLE {name} REPLICA IDENTITY {setting};" for name in unlike)
+        meaning = f"{len(unlike)} of its partitions have another replica identity: {_some(unlike)}."
+        yield Finding("warning", f"table {relation.qualified}", meaning, cure)
+    if unlogged := [name for name, _, is_unlogged in leaves if is_unlogged]:
+        cure = " ".join(f"ALTER TABLE {name} SET LOGGED;" for name in unlogged)
+        meaning = f"Changes in {len(unlogged)} of its partitions are in no log: {_some(unlogged)} (unlogged)."
+        yield Finding("warning", f"table {relation.qualified}", meaning, cure)
 
 
 def _some(names: Sequence[str], limit: int = 8) -> str:
