@@ -15,23 +15,21 @@ Harmless changes give no difference: a new partition that was created as one, an
 rewrite of a file that kept its rows (`VACUUM FULL`, `CLUSTER`), a new label of an enum, and a column that is added,
 dropped, renamed, retyped or constrained.
 
-Whether a file kept its rows is proved by a row of a transaction that had ended when the earlier text was read: TRUNCATE
-removes every such row, and ALTER TABLE writes all rows again under its own transaction. So the oldest transaction of
-that moment, the *horizon*, is kept beside each text.
+Whether a file kept its rows is proved by one that was there when the earlier text was read (`replaced_files`). So the
+oldest transaction of that moment, the *horizon*, is kept beside each text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from hashlib import blake2s
 from typing import Any
 
 from tidelog.connectors.postgres.client import Session
+from tidelog.connectors.postgres.replaced_files import Member, ReplacedFiles, Rows
 from tidelog.contracts import CatalogText, UnloggedChange
-from tidelog.errors import TidelogError, TransientError
 
 _PARTITIONED = "SELECT oid::bigint FROM pg_class WHERE oid = ANY(%s) AND relkind = 'p'"
 
@@ -105,46 +103,7 @@ SELECT c.oid::bigint, json_build_object(
 them. `relnatts` is the highest number that any column ever had. A primary key is known by its constraint, because
 REINDEX CONCURRENTLY gives it another index."""
 
-_MEMBERS = """
-SELECT c.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind = 'r',
-       EXISTS (SELECT FROM pg_attribute a JOIN pg_attribute s ON s.attrelid = a.attrelid AND s.attnum = -1
-                WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.xmin = s.xmin AND a.cmin = s.cmin),
-       has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), c.relpersistence = 'u',
-       c.relfilenode = c.oid, c.xmin::text, c.cmin::text
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.oid = ANY(%s)
-"""
-"""ATTACH PARTITION writes the table's own columns anew, and leaves its system columns as they were created. A table's
-first file has the number of the table."""
 _NAMES_MAX = 5
-
-
-@dataclass(frozen=True)
-class _Member:
-    """A table with rows of its own, or a partition, as it is now."""
-
-    oid: int
-    name: str
-    is_leaf: bool
-    is_created_as_partition: bool
-    is_readable: bool
-    is_unlogged: bool
-    has_first_file: bool
-    """Its file was never replaced, as TRUNCATE, VACUUM FULL and most rewrites do it."""
-    xid: str
-    """The transaction that wrote its row of `pg_class` last: the one that named its file, or a later one."""
-    command: str
-    """The number of that command in its transaction."""
-
-
-class _Rows(Enum):
-    """What became of the rows of a file that was replaced."""
-
-    KEPT = auto()
-    REMOVED = auto()
-    """All of them; those that are there now were inserted later, and the log tells of them."""
-    UNSURE = auto()
-    """They may have been written again with other values, or while the table was unlogged."""
 
 
 def describe(session: Session, ids: Sequence[int]) -> dict[int, CatalogText]:
@@ -180,12 +139,9 @@ class _Comparison:
     """Of two texts, as JSON."""
 
     def __init__(self, session: Session, old: Mapping[str, Any], new: Mapping[str, Any], horizon: str) -> None:
-        """`horizon` is the oldest transaction of the moment that `old` was read at; empty if that is not known."""
-        self._session = session
         self._old, self._new = old, new
         self._before, self._now = _Table.of(old), _Table.of(new)
-        self._horizon = horizon
-        self._verdicts: dict[int, _Rows] = {}
+        self._files = ReplacedFiles(session, horizon)
 
     def change(self) -> UnloggedChange | None:
         changes = [*_compare_types(self._old, self._new), *self._compare_tables(), *self._compare_partitions()]
@@ -227,7 +183,7 @@ class _Comparison:
         if before.major != now.major:  # pg_upgrade gives other numbers
             return False
         replaced = [int(oid) for oid in before.files.keys() & now.files.keys() if before.files[oid] != now.files[oid]]
-        return any(self._rows(member) == _Rows.UNSURE for member in self._members(replaced))
+        return any(self._files.rows(member) == Rows.UNSURE for member in self._files.members(replaced))
 
     # -- partitions ------------------------------------------------------------------------------------------------
 
@@ -245,17 +201,17 @@ class _Comparison:
         returned = [oid for oid in stayed if old[oid][1] != new[oid][1]]
         toggled = [oid for oid in stayed if old[oid][2] != new[oid][2]]
         replaced = [oid for oid in stayed if old[oid][0] != new[oid][0] and oid not in toggled]
-        if back := self._members(returned):
+        if back := self._files.members(returned):
             yield UnloggedChange(f"{_named(back)} detached and attached again")
-        if attached := self._attached(self._members(added)):
+        if attached := self._attached(self._files.members(added)):
             yield UnloggedChange(f"{_named(attached)} attached with rows")
-        unlogged = [*self._written_unlogged(self._members(added)), *self._members(toggled)]
+        unlogged = [*self._written_unlogged(self._files.members(added)), *self._files.members(toggled)]
         if logged_again := [member for member in unlogged if not member.is_unlogged]:
             yield UnloggedChange(f"{_named(logged_again)} unlogged for a while")
         if still := [member for member in unlogged if member.is_unlogged]:
             yield UnloggedChange(f"{_named(still)} made unlogged (what changes there is not captured until SET LOGGED)")
         yield from self._gone(gone)
-        yield from self._replaced(self._members(replaced))
+        yield from self._replaced(self._files.members(replaced))
 
     def _state(self, oid: str, state: Any) -> list[Any]:
         """With what an earlier version did not write as it is now."""
@@ -265,38 +221,38 @@ class _Comparison:
     def _is_upgraded(self) -> bool:
         return self._before is not None and self._now is not None and self._before.major != self._now.major
 
-    def _attached(self, added: Sequence[_Member]) -> list[_Member]:
+    def _attached(self, added: Sequence[Member]) -> list[Member]:
         """Partitions that may have brought rows along. A partition of an attached table was created as one, too. The
         transactions of rows do not tell whether they were written before the ATTACH: its own may be an old one, and
         may have had others within it."""
         attached = [member for member in added if not member.is_created_as_partition]
-        is_empty = all(self._has_row(member) is False for member in added if member.is_leaf) if attached else True
+        is_empty = all(self._files.has_row(member) is False for member in added if member.is_leaf) if attached else True
         return [] if is_empty else attached
 
-    def _written_unlogged(self, added: Sequence[_Member]) -> list[_Member]:
+    def _written_unlogged(self, added: Sequence[Member]) -> list[Member]:
         """Partitions that were created as such, and may have got rows that the log does not tell: SET LOGGED replaces
         the file."""
         return [
             member
             for member in added
             if member.is_created_as_partition
-            and (member.is_unlogged or (not member.has_first_file and self._rows(member) == _Rows.UNSURE))
+            and (member.is_unlogged or (not member.has_first_file and self._files.rows(member) == Rows.UNSURE))
         ]
 
     def _gone(self, gone: Sequence[str]) -> Iterator[UnloggedChange]:
         if not gone:
             return
-        left = self._members(gone)
+        left = self._files.members(gone)
         detached = [f"{_named(left)} detached"] if left else []
         dropped = [_counted(len(gone) - len(left), "dropped")] if len(gone) > len(left) else []
         yield UnloggedChange(" and ".join([*detached, *dropped]), only_removes=True)
 
-    def _replaced(self, members: Sequence[_Member]) -> Iterator[UnloggedChange]:
+    def _replaced(self, members: Sequence[Member]) -> Iterator[UnloggedChange]:
         """The log tells by itself of a new type, for which all rows are written again, too."""
-        verdicts = {member: self._rows(member) for member in members}
-        if emptied := [m for m, rows in verdicts.items() if rows == _Rows.REMOVED]:
+        verdicts = {member: self._files.rows(member) for member in members}
+        if emptied := [m for m, rows in verdicts.items() if rows == Rows.REMOVED]:
             yield UnloggedChange(f"{_named(emptied)} truncated", only_removes=True)
-        if unsure := [m for m, rows in verdicts.items() if rows == _Rows.UNSURE]:
+        if unsure := [m for m, rows in verdicts.items() if rows == Rows.UNSURE]:
             yield UnloggedChange(f"{_named(unsure)} truncated or rewritten", only_removes=self._is_retyped())
 
     def _is_retyped(self) -> bool:
@@ -305,49 +261,6 @@ class _Comparison:
             return False
         before = self._before.columns
         return any(n not in before or before[n].kind != column.kind for n, column in self._now.columns.items())
-
-    # -- rows ------------------------------------------------------------------------------------------------------
-
-    def _members(self, oids: Iterable[str] | Iterable[int]) -> list[_Member]:
-        wanted = [int(oid) for oid in oids]
-        return [_Member(*row) for row in self._session.query(_MEMBERS, [wanted])] if wanted else []
-
-    def _rows(self, member: _Member) -> _Rows:
-        """What became of the rows of a file that was replaced; asked once."""
-        if member.oid not in self._verdicts:
-            self._verdicts[member.oid] = self._judge(member)
-        return self._verdicts[member.oid]
-
-    def _judge(self, member: _Member) -> _Rows:
-        if not member.is_leaf:
-            return _Rows.KEPT
-        if self._has_row(member) is False:
-            return _Rows.REMOVED
-        horizon = int(self._horizon) % 2**32 if self._horizon else 0
-        if horizon and self._has_row(member, f"age(xmin) > age('{horizon}'::xid)"):
-            return _Rows.KEPT
-        # ALTER TABLE writes all rows in the command that replaces the file; what is inserted later is in the log.
-        age = f"age('{member.xid}'::xid)"
-        is_written_with_file = (
-            f"age(xmin) NOT BETWEEN 0 AND {age} OR (age(xmin) = {age} AND cmin::text::bigint <= {member.command})"
-        )
-        is_inserted_later = self._has_row(member, is_written_with_file) is False
-        return _Rows.REMOVED if is_inserted_later and not member.is_unlogged else _Rows.UNSURE
-
-    def _has_row(self, member: _Member, condition: str = "true") -> bool | None:
-        """Whether it holds such a row; None if that cannot be read. Ages grow with every transaction, so a condition
-        takes all that it compares."""
-        try:
-            if not self._session.query("SELECT coalesce(pg_relation_size(%s::oid), 0) > 0", [member.oid])[0][0]:
-                return False
-            if not member.is_readable:
-                return None
-            rows = f"SELECT FROM ONLY {member.name} WHERE {condition}"
-            return bool(self._session.query(f"SELECT EXISTS ({rows})")[0][0])
-        except TransientError:
-            raise
-        except TidelogError:  # it is gone, or a policy hides its rows
-            return None
 
 
 def _compare_types(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[UnloggedChange]:
@@ -430,7 +343,7 @@ def _compare_key(before: _Table, now: _Table) -> Iterator[UnloggedChange]:
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-def _named(members: Collection[_Member]) -> str:
+def _named(members: Collection[Member]) -> str:
     names = sorted(member.name for member in members)
     if len(names) == 1:
         return f"the partition {names[0]} was"
