@@ -428,7 +428,8 @@ class Connector(Protocol):
         and created again needs nothing: the log tells of every table."""
 
     def publish(self, tables: Sequence[Table]) -> None:
-        """Let the log tell of these tables from now on, where that is up to us."""
+        """Let the log tell of these tables from now on, where that is up to us. Raises `LockTimeout` if another session
+        holds one of them for more than a moment."""
 
     def contents(self, ids: Sequence[int]) -> Mapping[int, str]:
         """By table, a text that differs after rows were changed in a way that the log does not tell, or tells

@@ -17,7 +17,7 @@ from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.contracts import WatchWait, ignore_wait
 from tidelog.core.settings import counted
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, LockTimeout, TidelogError
 
 _LOG = logging.getLogger("tidelog")
 
@@ -58,7 +58,7 @@ def warn_while_waiting(config: Config, session: Session, action: str, watch: Wat
     """While the body runs a statement on `session`, the log says after three seconds, and then once a minute, which
     sessions it waits for. `action` names the statement. `watch` gets the same sentence several times a second; if it
     raises, the statement is cancelled and its error is raised here."""
-    report = _Report(config, session, action, watch)
+    report = _Report(config, session, action, watch, first_report_s=_FIRST_REPORT_S)
     report.start()
     try:
         yield
@@ -73,15 +73,42 @@ def warn_while_waiting(config: Config, session: Session, action: str, watch: Wat
         watch("")
 
 
+@contextmanager
+def explain_lock_timeout(config: Config, session: Session, action: str, patience_s: float) -> Iterator[None]:
+    """The body runs a statement on `session`, which waits `patience_s` for a lock at most. If it gets none, the error
+    says which sessions it has waited for. `action` names the statement."""
+    report = _Report(config, session, action, ignore_wait, first_report_s=patience_s / 2, level=logging.DEBUG)
+    report.start()
+    try:
+        yield
+    except LockTimeout as exc:
+        report.end()
+        if report.reason:
+            raise LockTimeout(report.reason) from exc
+        raise
+    finally:
+        report.end()
+
+
 class _Report(threading.Thread):
     """Looks at a statement from beside it."""
 
-    def __init__(self, config: Config, session: Session, action: str, watch: WatchWait) -> None:
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        action: str,
+        watch: WatchWait,
+        *,
+        first_report_s: float,
+        level: int = logging.WARNING,
+    ) -> None:
         super().__init__(name="tidelog-lock-waits", daemon=True)
         self._config, self._session, self._action, self._watch = config, session, action, watch
+        self._level = level
         self._pid = session.backend_pid
         self._done = threading.Event()
-        self._look_at_s = self._log_at_s = time.monotonic() + _FIRST_REPORT_S
+        self._look_at_s = self._log_at_s = time.monotonic() + first_report_s
         self.reason = ""
         """Why the statement takes long, in a sentence."""
         self.refusal: BaseException | None = None
@@ -107,7 +134,7 @@ class _Report(threading.Thread):
         self.reason = f"{self._action} waits for {self._describe()}"
         if now_s >= self._log_at_s:
             self._log_at_s = now_s + _NEXT_REPORT_S
-            _LOG.warning(self.reason)
+            _LOG.log(self._level, self.reason)
 
     def _describe(self) -> str:
         try:

@@ -122,8 +122,9 @@ class Slot:
             )
         return found
 
-    def publish(self, session: Session, tables: Sequence[Table]) -> None:
-        """Add these tables to the publication, if it is ours and lists its tables."""
+    def publish(self, session: Session, tables: Sequence[Table], patience_s: int) -> None:
+        """Add these tables to the publication, if it is ours and lists its tables. The session waits for each of them
+        `patience_s` at most."""
         if self._config.autocreate != "filtered":
             return
         relations = {relation.oid: relation for relation in survey.relations(session)}
@@ -133,7 +134,10 @@ class Slot:
                 continue
             if not relation.told:
                 _require([survey.without_identity(relation, self._config.autocreate, alone=True)])
-            session.query(f"ALTER PUBLICATION {self._config.publication} ADD TABLE {relation.quoted}")
+            name = self._config.publication
+            action = f"Adding {table.qualified} to the publication {name}"
+            with lock_waits.explain_lock_timeout(self._config, session, action, patience_s):
+                session.query(f"ALTER PUBLICATION {name} ADD TABLE {relation.quoted}")
 
     def _signals(self, session: Session) -> list[Table]:
         """The table of signals, which we read for ourselves."""
