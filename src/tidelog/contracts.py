@@ -345,7 +345,7 @@ class ChunkReader(Protocol):
 WatchWait = Callable[[str], None]
 """Called several times a second, from a thread of its own, while a statement runs that may wait for other sessions of
 the database. Gets a sentence that says which ones, or an empty text as long as none has to be told. What it raises ends
-the statement and is raised to the caller."""
+the statement and is raised to the caller. After the statement has succeeded, what it raises has no effect."""
 
 
 def ignore_wait(_: str) -> None:

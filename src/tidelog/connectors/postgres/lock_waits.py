@@ -57,7 +57,7 @@ def cancel_if_client_disconnects(session: Session) -> None:
 def warn_while_waiting(config: Config, session: Session, action: str, watch: WatchWait = ignore_wait) -> Iterator[None]:
     """While the body runs a statement on `session`, the log says after three seconds, and then once a minute, which
     sessions it waits for. `action` names the statement. `watch` gets the same sentence several times a second; if it
-    raises, the statement is cancelled and its error is raised here."""
+    raises, the statement is cancelled and its error is raised here, unless the statement has succeeded before."""
     report = _Report(config, session, action, watch, first_report_s=_FIRST_REPORT_S)
     report.start()
     try:
@@ -69,8 +69,7 @@ def warn_while_waiting(config: Config, session: Session, action: str, watch: Wat
         raise
     finally:
         report.end()
-    if report.reason:
-        watch("")
+    report.withdraw()
 
 
 @contextmanager
@@ -125,6 +124,12 @@ class _Report(threading.Thread):
     def end(self) -> None:
         self._done.set()
         self.join()
+
+    def withdraw(self) -> None:
+        """Tells the caller that nothing is waited for any more. It cannot refuse: the statement has succeeded."""
+        if self.reason:
+            self.reason = ""
+            self._ask()
 
     def _look(self) -> None:
         now_s = time.monotonic()
