@@ -2,7 +2,9 @@
 
 A publication needs a lock on each of its tables, and a slot needs every transaction to end that is open anywhere on the
 server. Such a wait has no limit, because it ends by itself. So the log and the caller hear which sessions are waited
-for, the caller may give the statement up, and the server cancels it when this process is gone.
+for, and the caller may give the statement up. At a start, the server cancels the statement when this process is gone.
+While the pipeline runs, the planner adds a table to the publication: that wait has a limit, and its error names the
+sessions.
 """
 
 from __future__ import annotations
