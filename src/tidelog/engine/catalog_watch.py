@@ -24,7 +24,7 @@ from tidelog.engine.admission import Admission, AdmitEverything, can_be_swept
 from tidelog.engine.backoff import Backoff
 from tidelog.engine.catalog_texts import CatalogTexts
 from tidelog.engine.shell import snapshot_command
-from tidelog.errors import ConfigError, LockTimeout
+from tidelog.errors import ConfigError, LockTimeout, TransientError
 from tidelog.model.schema import Table
 
 _LOG = logging.getLogger("tidelog.snapshots")
@@ -53,6 +53,7 @@ class CatalogWatch:
         self._pipeline = pipeline
         self._interval_s = connector.snapshot_settings().refresh_ms / 1000
         self._looked_s: float | None = None
+        self._retrying = Backoff("Looking for changes that the log does not tell")
         self._finding: _Finding | None = None
         self._names: set[str] = set()
         """Of all tables that were captured since the process began."""
@@ -66,12 +67,32 @@ class CatalogWatch:
         """Up to where the log must be known before a change that was noticed is acted on; 0 if there is none."""
         return self._finding.log_end if self._finding is not None else 0
 
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the last look failed: there may be changes that nobody has noticed."""
+        return self._retrying.failures > 0
+
     def contents(self, tables: Sequence[Table]) -> tuple[tuple[int, str], ...]:
         """What to remember of tables that are about to be read."""
         return _sorted(self._texts.keep(self._connector.contents([table.id for table in tables]), ()))
 
     def follow(self, snapshot: Snapshot, reached: int) -> Snapshot:
-        """Request snapshots of the tables whose rows changed without an event; the log is known up to `reached`."""
+        """Request snapshots of the tables whose rows changed without an event; the log is known up to `reached`. A look
+        that failed is repeated after a while, and not with each batch: it may have waited for a lock."""
+        if not self._retrying.is_due:
+            return snapshot
+        began_s = time.monotonic()
+        try:
+            followed = self._follow(snapshot, reached)
+        except TransientError as exc:
+            self._retrying.failed(exc.message, time.monotonic() - began_s)
+            if isinstance(exc, LockTimeout):  # the database answers: signals and snapshots go on
+                return snapshot
+            raise
+        self._retrying.succeeded()
+        return followed
+
+    def _follow(self, snapshot: Snapshot, reached: int) -> Snapshot:
         if self._finding is None and self._is_due():
             snapshot = self._look(snapshot)
         if self._finding is None or reached < self._finding.log_end:

@@ -13,6 +13,7 @@ from tests.integration.postgres.snapshot_rig import Rig, rows_of
 from tests.integration.postgres.world import until
 from tests.servers import Database
 from tidelog.connectors.postgres import connector
+from tidelog.contracts import UnloggedChange
 
 ROOT = """
 CREATE TABLE root (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
@@ -116,6 +117,34 @@ def test_partitions_that_keep_their_rows(rig: Rig, change: str, caplog: pytest.L
     rig.check_loosely("root")
     assert len(rig.reads) == before
     assert warnings(caplog) == []
+
+
+def test_a_locked_partition_is_not_waited_for_by_each_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look at it is repeated after a while; until then, the stream and signals go on."""
+    monkeypatch.setattr(connector, "_PATIENCE_S", 1)
+    execute(rig.database, f"{ROOT}; CREATE TABLE other (id int PRIMARY KEY); {FILLED}; {ATTACH}")
+    rig.source["table.include.list"] = "public.root,public.other"
+    rig.run()
+    looks: list[str] = []
+    compare = connector.PostgresConnector.unlogged_change
+
+    def counted(self: connector.PostgresConnector, before: str, now: str) -> UnloggedChange | None:
+        looks.append(now)
+        return compare(self, before, now)
+
+    monkeypatch.setattr(connector.PostgresConnector, "unlogged_change", counted)
+    with rig.database.connect(autocommit=False) as other:
+        execute(rig.database, "TRUNCATE p4; INSERT INTO root VALUES (310, 'new'); INSERT INTO other VALUES (1)")
+        other.execute("LOCK TABLE p4 IN ACCESS EXCLUSIVE MODE")
+        until(lambda: rig.batch() or looks, "a look at the partition")
+        for id in range(2, 8):
+            execute(rig.database, f"INSERT INTO other VALUES ({id})")
+            rig.catch_up()
+            rig.batch()
+        assert len(looks) == 1
+        other.rollback()
+    follow(rig, "root")
+    follow(rig, "other")
 
 
 TYPES = {
