@@ -356,7 +356,7 @@ class ChunkReader(Protocol):
 WatchWait = Callable[[str], None]
 """Called several times a second, from a thread of its own, while a statement runs that may wait for other sessions of
 the database. Gets a sentence that says which ones, or an empty text as long as none has to be told. What it raises ends
-the statement and is raised to the caller."""
+the statement and is raised to the caller. After the statement has succeeded, what it raises has no effect."""
 
 
 def ignore_wait(_: str) -> None:
@@ -439,7 +439,8 @@ class Connector(Protocol):
         and created again needs nothing: the log tells of every table."""
 
     def publish(self, tables: Sequence[Table]) -> None:
-        """Let the log tell of these tables from now on, where that is up to us."""
+        """Let the log tell of these tables from now on, where that is up to us. Raises `LockTimeout` if another session
+        holds one of them for more than a moment."""
 
     def contents(self, ids: Sequence[int]) -> Mapping[int, CatalogText]:
         """What the catalog shows of each table; nothing for tables that have no unlogged changes."""

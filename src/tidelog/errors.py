@@ -59,6 +59,12 @@ class DatabaseAway(TransientError):
     """The database does not answer."""
 
 
+class LockTimeout(TransientError):
+    """Another session of the database holds a lock for longer than tidelog waits."""
+
+    awaited = "a lock in the database"
+
+
 class SlotBusy(TransientError):
     """The server does not give out the replication slot yet."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -11,10 +13,15 @@ from pyspark.sql import SparkSession
 from tests.servers import Database, drop_slots
 from tests.spark.conftest import Build
 from tidelog import ConfigError
+from tidelog.engine.control import Control, alone
 from tidelog.engine.first_start import accept
-from tidelog.engine.former_writers import note_former_writers
+from tidelog.engine.former_writers import note_former_writers, read_former_writers
 from tidelog.engine.home import Home
+from tidelog.errors import TargetAway
+from tidelog.model.schema import Table
+from tidelog.spark import pipeline
 from tidelog.spark.sinks.written import find_writers
+from tidelog.stores import open_store
 
 
 def rows(folder: Path) -> list[int]:
@@ -81,3 +88,61 @@ def test_two_pipelines_that_start_together_do_not_share_a_table(
     assert rows(tmp_path) == [1, 2]
     early.run(spark, once=True)
     assert rows(tmp_path) == [2]
+
+
+def test_a_target_that_is_away_postpones_the_first_start(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    """Whose tables they are could not be told, and another pipeline's would be taken over for good."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    source = {"snapshot.mode": "initial"}
+    early = build(source={**source, "slot.name": f"{database.dbname}_early"}, name="early")
+    late = build(source={**source, "slot.name": f"{database.dbname}_late"}, name="late")
+    early.run(spark, once=True)
+    (commit,) = (tmp_path / "lake/_tables/_delta_log").glob("*0.json")
+    content = commit.read_bytes()
+    commit.write_bytes(content[: len(content) // 2])
+    with pytest.raises(TargetAway, match="damaged"):
+        late.run(spark, once=True)
+    commit.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"Found: rows of public\.t in the target\."):
+        late.run(spark, once=True)
+    assert not database.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name LIKE '%late'")
+
+
+def test_a_first_start_with_an_edit_takes_over_what_was_there_and_nothing_else(
+    spark: SparkSession, database: Database, build: Build
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    shop = build(source={"snapshot.mode": "initial"})
+    control = Control(open_store(None), lambda name: alone(name, shop.definition))
+    body = {"offsets": [{"partition": {"server": database.dbname}, "offset": None}]}
+    control.alter("shop", body, who="test", why="a test")
+    shop.run(spark, once=True)
+    assert read_former_writers(Home.open("shop")) == frozenset()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_target_that_only_spark_can_read_is_taken_over_by_choice_only(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    source = {"snapshot.mode": "initial"}
+    early = build(source={**source, "slot.name": f"{database.dbname}_early"}, name="early")
+    late = build(source={**source, "slot.name": f"{database.dbname}_late"}, name="late")
+    early.run(spark, once=True)
+    database.execute("INSERT INTO t VALUES (2)")
+
+    def read_by_spark(sink: Mapping[str, str], tables: Sequence[Table], engine: Any = None) -> frozenset[str] | None:
+        if engine is None:
+            raise TargetAway("delta-rs knows nothing of this storage.")
+        return find_writers(sink, tables, engine)
+
+    monkeypatch.setattr(pipeline, "find_writers", read_by_spark)
+    monkeypatch.setattr(pipeline, "find_written", lambda *_: "")
+    monkeypatch.setattr(pipeline, "needs_delta_rs", lambda *_: False)
+    progress = late.run(spark, once=True, fresh=fresh)
+    is_refused = any("Another pipeline writes the target table of public.t" in text for text in progress.warnings)
+    assert (rows(tmp_path), is_refused) == (([1, 2], False) if fresh else ([1], True))

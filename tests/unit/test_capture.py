@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pytest
 
 from tests.patience import Patience
 from tidelog.contracts import MARKS, RECORDS, TRANSACTIONS, Block, Connector, Kept, Lag, Limits, Mixed, Portion, Status
-from tidelog.engine.capture import Capture, write_status
+from tidelog.engine.capture import Capture, last_status, write_status
 from tidelog.errors import DatabaseAway, PositionLost, SlotBusy, StateLost, TidelogError
 from tidelog.journal.buffer import Abandoned
 from tidelog.journal.files import Files
@@ -237,6 +238,15 @@ def test_two_may_publish_at_once(tmp_path: Path) -> None:
         for one in told:
             one.result()
     assert [file.name for file in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_status_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The capture writes one every second, and a slow disk would hold up the log."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    write_status(tmp_path / "status.json")(Status("running"))
+    assert last_status(tmp_path / "status.json") == Status("running")
+    assert not synced
 
 
 def open_only(position: int, count: int = 3) -> Mixed:

@@ -406,10 +406,11 @@ def last_status(path: Path) -> Status | None:
 
 
 def write_status(path: Path) -> Callable[[Status], None]:
-    """Publishes a status as a JSON file. A run that ends and its capture may publish at the same moment."""
+    """Publishes a status as a JSON file. A run that ends and its capture may publish at the same moment. The capture
+    writes one every second, and no crash makes it worth waiting for a disk: the next one replaces it."""
 
     def publish(status: Status) -> None:
-        write_json(path, asdict(status))
+        write_json(path, asdict(status), durable=False)
 
     return publish
 

@@ -21,9 +21,10 @@ from tidelog.core.snapshot import requests
 from tidelog.core.snapshot.requests import Wanted
 from tidelog.core.snapshot.state import Snapshot
 from tidelog.engine.admission import Admission, AdmitEverything, can_be_swept
+from tidelog.engine.backoff import Backoff
 from tidelog.engine.catalog_texts import CatalogTexts
 from tidelog.engine.shell import snapshot_command
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, LockTimeout, TransientError
 from tidelog.model.schema import Table
 
 _LOG = logging.getLogger("tidelog.snapshots")
@@ -52,23 +53,46 @@ class CatalogWatch:
         self._pipeline = pipeline
         self._interval_s = connector.snapshot_settings().refresh_ms / 1000
         self._looked_s: float | None = None
+        self._retrying = Backoff("Looking for changes that the log does not tell")
         self._finding: _Finding | None = None
         self._names: set[str] = set()
         """Of all tables that were captured since the process began."""
         self._refused: set[int] = set()
         """Tables created again that cannot be captured: it is said once."""
+        self._publishing: dict[int, Backoff] = {}
+        """Tables created again that another session has locked."""
 
     @property
     def awaited(self) -> int:
         """Up to where the log must be known before a change that was noticed is acted on; 0 if there is none."""
         return self._finding.log_end if self._finding is not None else 0
 
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the last look failed: there may be changes that nobody has noticed."""
+        return self._retrying.failures > 0
+
     def contents(self, tables: Sequence[Table]) -> tuple[tuple[int, str], ...]:
         """What to remember of tables that are about to be read."""
         return _sorted(self._texts.keep(self._connector.contents([table.id for table in tables]), ()))
 
     def follow(self, snapshot: Snapshot, reached: int) -> Snapshot:
-        """Request snapshots of the tables whose rows changed without an event; the log is known up to `reached`."""
+        """Request snapshots of the tables whose rows changed without an event; the log is known up to `reached`. A look
+        that failed is repeated after a while, and not with each batch: it may have waited for a lock."""
+        if not self._retrying.is_due:
+            return snapshot
+        began_s = time.monotonic()
+        try:
+            followed = self._follow(snapshot, reached)
+        except TransientError as exc:
+            self._retrying.failed(exc.message, time.monotonic() - began_s)
+            if isinstance(exc, LockTimeout):  # the database answers: signals and snapshots go on
+                return snapshot
+            raise
+        self._retrying.succeeded()
+        return followed
+
+    def _follow(self, snapshot: Snapshot, reached: int) -> Snapshot:
         if self._finding is None and self._is_due():
             snapshot = self._look(snapshot)
         if self._finding is None or reached < self._finding.log_end:
@@ -87,7 +111,7 @@ class CatalogWatch:
         known = {id: name for id, name in names.items() if id in covered}
         self._names.update(known.values())
         recreated = {id: name for id, name in names.items() if id not in known and name in self._names}
-        recreated = {id: name for id, name in recreated.items() if id not in self._refused}
+        recreated = {id: name for id, name in recreated.items() if self._may_publish(id)}
         before, texts = dict(snapshot.contents), self._connector.contents(list(known))
         now = self._texts.keep(texts, before.values())
         differing = [id for id, digest in now.items() if before.get(id, digest) != digest]
@@ -165,17 +189,36 @@ class CatalogWatch:
         wanted = [Wanted(t.qualified, sweep=can_be_swept(t, selection)) for t in published]
         return self._ask(snapshot, "recreated", wanted) if reads else snapshot
 
+    def _may_publish(self, id: int) -> bool:
+        if id in self._refused:
+            return False
+        return id not in self._publishing or self._publishing[id].is_due
+
     def _publish(self, table: Table) -> bool:
-        """Whether the log tells of the table from now on."""
+        """Whether the log tells of the table from now on. One that another session has locked is left to a later look,
+        so that nothing else waits for it."""
+        began_s = time.monotonic()
         try:
             self._connector.publish([table])
             reason = "it is not published" if self._connector.untold([table]) else ""
+        except LockTimeout as exc:
+            self._postpone(table, exc, time.monotonic() - began_s)
+            return False
         except ConfigError as exc:
             reason = f"{exc}"
+        self._publishing.pop(table.id, None)
         if reason:
             self._refused.add(table.id)
             _LOG.warning("%s: another table has this name now, and is not captured: %s", table.qualified, reason)
         return not reason
+
+    def _postpone(self, table: Table, reason: LockTimeout, lasted_s: float) -> None:
+        backoff = self._publishing.setdefault(table.id, Backoff(f"Publishing {table.qualified}"))
+        if not backoff.failures:  # the backoff logs those that follow
+            _LOG.warning(
+                "%s: another table has this name now, and is not captured yet: %s", table.qualified, reason.message
+            )
+        backoff.failed(reason.message, lasted_s)
 
     def _ask(self, snapshot: Snapshot, reason: str, wanted: Sequence[Wanted]) -> Snapshot:
         if not wanted:

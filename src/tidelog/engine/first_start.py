@@ -27,6 +27,8 @@ from tidelog.model.schema import Table
 _LOG = logging.getLogger("tidelog")
 _RESNAPSHOTS = ("always", "when_needed")
 """Modes that read everything again without asking."""
+CHOSEN_BY_MODE = ("no_data", *_RESNAPSHOTS)
+"""Modes that go on over what an earlier start left."""
 
 FindWritten = Callable[[Sequence[Table]], str]
 """The name of a table that has rows in the target already; empty when none has."""

@@ -21,10 +21,10 @@ _SILENCE_S = 120.0
 
 
 class Following:
+    """One query's. It keeps an index of its own: only the capture writes the ledger."""
+
     schema_end = 0
     """Not known: the capture follows changes without a row at its own pace."""
-
-    """One query's. It keeps an index of its own: only the capture writes the ledger."""
 
     def __init__(self, journal: SegmentJournal, files: Files, readers: Readers, reader: str) -> None:
         self.journal = journal

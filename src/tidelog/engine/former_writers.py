@@ -19,8 +19,9 @@ _REMEDY = (
 
 def note_former_writers(home: Home, find_writers: Callable[[], Collection[str] | None], *, fresh: bool = False) -> None:
     """Called before a first start is accepted. A start that died before its first batch has noted them already, unless
-    it is `fresh` by somebody's choice."""
-    if home.has_begun or (home.first_start.exists() and not fresh):
+    it is `fresh` by somebody's choice. `find_writers` returns None where any query's tables may be taken over."""
+    is_noted = home.first_start.exists() and home.former_writers.exists()
+    if home.has_begun or (is_noted and not fresh):
         return
     writers = find_writers()
     if writers is None:

@@ -80,7 +80,8 @@ class Snapshots:
         self._begun = False
         self._told = ""
         self.postponed = False
-        """Whether the database was away when the last batch was planned: signals may wait that nobody has seen."""
+        """Whether the database was away when the last batch was planned: signals, or changes that the log does not
+        tell, may wait that nobody has seen."""
         self._advancing = Backoff("Going on with the snapshots")
         self._reading = Backoff("Reading a chunk")
         self._opening = Backoff("Opening a snapshot", limit_s=_OPEN_DELAY_MAX_S)
@@ -205,7 +206,7 @@ class Snapshots:
         self.postponed = True
         try:
             snapshot = self._followed(snapshot, now)
-            self.postponed = False
+            self.postponed = self.watch.is_postponed
             if not self._advancing.is_due and not now.full:
                 return snapshot
             world = PlanningWorld(self._connector, self._stage, logged, self._reading, self._opening)

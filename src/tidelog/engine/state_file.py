@@ -1,7 +1,8 @@
 """Small files of a state folder. Each is written whole or not at all, and is on the disk when the write returns.
 
 The content goes into a temporary file of the same folder, then to the disk; then the file gets its name, and the name
-goes to the disk. A crash or a loss of power leaves the file as it was before or as it is after.
+goes to the disk. A crash or a loss of power leaves the file as it was before or as it is after. A file that is not
+durable is whole after a crash of the process, and may be lost or empty after a loss of power.
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ from typing import Any
 from tidelog.errors import CorruptState
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(content))
+def write_json(path: Path, content: Mapping[str, Any], *, durable: bool = True) -> None:
+    write_text(path, json.dumps(content), durable=durable)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with draft.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any] | None:

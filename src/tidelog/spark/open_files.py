@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import resource
-from contextlib import suppress
 
 from tidelog.errors import ConfigError
 
@@ -17,6 +16,8 @@ _REQUIRED = 512
 _FEW = 1024
 """Several connectors in one service, or more packages of Spark, may come to this number."""
 _WANTED = 65_536
+_SMALLER = (32_768, 16_384, 10_240, 4096, 2048, _FEW, _REQUIRED)
+"""For a system that refuses more; 10,240 is usual on macOS."""
 _REMEDY = (
     "Raise it before the start: `ulimit -n 4096`, for systemd LimitNOFILE=4096 in the unit, for a container --ulimit "
     "nofile=4096."
@@ -42,11 +43,20 @@ def warn_if_few() -> None:
 def _raise_limit() -> float:
     """The soft limit, raised towards the hard one, which any process may do."""
     soft, hard = (_number(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
-    wanted = min(hard, _WANTED)
-    if soft < wanted:
-        with suppress(OSError, ValueError):  # a system may allow less than it says
-            resource.setrlimit(resource.RLIMIT_NOFILE, (int(wanted), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    for wanted in (min(hard, _WANTED), *_SMALLER):
+        if soft < wanted <= hard and _set_soft(int(wanted)):
+            break
     return _number(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _set_soft(limit: int) -> bool:
+    """Whether the system allows this limit: it may be less than the hard one, as on macOS (kern.maxfilesperproc)."""
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    except (OSError, ValueError) as exc:
+        _LOG.debug("The system refuses a limit of %d open files: %s", limit, exc)
+        return False
+    return True
 
 
 def _number(limit: int) -> float:

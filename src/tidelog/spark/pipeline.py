@@ -29,7 +29,7 @@ from tidelog.engine import checkpoint, disk, requests
 from tidelog.engine import definition as definitions
 from tidelog.engine.admission import require_some
 from tidelog.engine.definition import Definition
-from tidelog.engine.first_start import starts_over
+from tidelog.engine.first_start import CHOSEN_BY_MODE, starts_over
 from tidelog.engine.former_writers import note_former_writers, read_former_writers
 from tidelog.engine.home import Home
 from tidelog.engine.jumps import OVER, Jump, waiting_jump
@@ -50,6 +50,9 @@ from tidelog.spark.offset_mirror import OffsetMirror
 from tidelog.spark.present import Present
 from tidelog.spark.progress import Progress, Tally, mark_stopped, read_status, waiting
 from tidelog.spark.session import is_local, local_uri, register, session
+from tidelog.spark.sink_check import needs_delta_rs
+from tidelog.spark.sinks import delta
+from tidelog.spark.sinks.delta_options import Options
 from tidelog.spark.sinks.written import find_writers, find_written
 from tidelog.spark.source import JUMP, REQUIREMENTS, STAGE, TidelogSource, options_of
 from tidelog.spark.spark_conf import require_as_wanted
@@ -179,7 +182,9 @@ class Run:
             self._mirror = OffsetMirror(self._store, definition.name, self._partition, self._home)
             self._mirror.update()  # a run that died may not have told the store
             # Read once: nobody edits while we hold the name.
-            self._jump = waiting_jump(self._store, definition.name, self._partition) or self._start_over(fresh)
+            jump = waiting_jump(self._store, definition.name, self._partition)
+            self._note_former_writers(fresh, spark)
+            self._jump = jump or self._start_over(fresh)
             if spark is None:
                 open_files.require_enough()
             self._prepare(self._jump, watch_wait)  # before Spark takes its time to start
@@ -191,6 +196,7 @@ class Run:
                 require_as_wanted(spark, definition.spark_conf)
             places = {"journal": files_of(definition, self._home), "stage": self._batches.stage}
             require_executors(self._spark, places, check)
+            self._note_former_writers_by_spark()
             self._sink = self._create_sink()
             if not self._once:
                 with query_start.take_turn(check):
@@ -222,11 +228,40 @@ class Run:
         require_some(self._requirements, tables, selection)
         self._delivery.expect_back(tables, selection)
 
+    def _note_former_writers(self, fresh: bool, spark: SparkSession | None) -> None:
+        """Also where an edit waits: which tables may be taken over is decided at the first start. A target that is away
+        postpones it."""
+
+        def find() -> frozenset[str] | None:
+            tables = self._connector.tables()
+            try:
+                return find_writers(self._definition.sink, tables)
+            except TidelogError as exc:
+                if needs_delta_rs(self._definition, spark):
+                    raise
+                _LOG.info("Spark looks up what the target holds, because delta-rs cannot: %s", exc.message)
+                return None
+
+        note_former_writers(self._home, find, fresh=fresh or self._definition.limits.fresh)
+
+    def _note_former_writers_by_spark(self) -> None:
+        """Of a target that only Spark can read. A first start over what an earlier one left is somebody's choice, and
+        takes over what is there; any other takes over nothing."""
+        if self._definition.sink["type"] != "delta" or self._home.former_writers.exists():
+            return
+        is_chosen = self._jump is not None or self._connector.snapshot_settings().mode in CHOSEN_BY_MODE
+
+        def find() -> frozenset[str] | None:
+            if not is_chosen:
+                return frozenset()
+            options = {name: text for name, text in self._definition.sink.items() if name != "type"}
+            engine = delta.engine(Options.of(options), self._spark)
+            return find_writers(self._definition.sink, self._connector.tables(), engine)
+
+        note_former_writers(self._home, find)
+
     def _start_over(self, fresh: bool) -> Jump | None:
         """Read everything again, where the checkpoint is gone and somebody has chosen so."""
-        find = partial(find_writers, self._definition.sink)
-        chosen = fresh or self._definition.limits.fresh
-        note_former_writers(self._home, lambda: find(self._connector.tables()), fresh=chosen)
         look = partial(find_written, self._definition.sink)
         over = starts_over(self._definition, self._home, self._connector, self._store, look, fresh=fresh)
         return OVER if over else None

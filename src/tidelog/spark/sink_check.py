@@ -5,20 +5,24 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidelog.contracts import Connector, Finding
 from tidelog.engine.definition import Definition, redact
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.model.schema import Table
 from tidelog.model.selection import Selection
-from tidelog.spark.sinks.delta_jars import starts_with_delta
+from tidelog.spark.sinks.delta_jars import is_available, starts_with_delta
 from tidelog.spark.sinks.storage_errors import unknown_scheme
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def require_usable(definition: Definition) -> None:
     """The packages of the sink are installed, its storage is of a known kind, and its local folders can be written;
     nothing is left there."""
-    if _needs_delta_rs(definition):
+    if needs_delta_rs(definition):
         from tidelog.spark.sinks.delta_rs import driver
 
         driver()
@@ -60,11 +64,14 @@ def _refused(definition: Definition, tables: Sequence[Table], selection: Selecti
     return [(name, obstacle.reason, obstacle.cure) for name, obstacle in found if obstacle is not None]
 
 
-def _needs_delta_rs(definition: Definition) -> bool:
-    """Whether Python writes Delta, and not Spark: with the engine `auto`, where Spark starts without Delta."""
+def needs_delta_rs(definition: Definition, spark: SparkSession | None = None) -> bool:
+    """Whether Python writes Delta, and not Spark: with the engine `auto`, where `spark`, or the session that is yet to
+    start, is without Delta."""
     sink = definition.sink
     engine = sink.get("engine", "auto") if _writes_delta(sink) else ""
-    return engine == "rust" or (engine == "auto" and not starts_with_delta(definition.spark_conf))
+    if engine == "auto":
+        return not (starts_with_delta(definition.spark_conf) if spark is None else is_available(spark))
+    return engine == "rust"
 
 
 def _writes_delta(sink: Mapping[str, str]) -> bool:
@@ -74,7 +81,7 @@ def _writes_delta(sink: Mapping[str, str]) -> bool:
 def _require_known_scheme(definition: Definition) -> None:
     """Spark alone knows which storage it can write."""
     scheme, separator, _ = definition.sink.get("path", "").partition("://")
-    if not separator or (_writes_delta(definition.sink) and not _needs_delta_rs(definition)):
+    if not separator or (_writes_delta(definition.sink) and not needs_delta_rs(definition)):
         return
     from tidelog.spark.sinks import delta_rs, history
 
@@ -112,7 +119,7 @@ def _require_writable(what: str, setting: str, path: str) -> None:
 def _require_reachable(definition: Definition) -> None:
     """The target's storage answers, with the settings that the sink has for it."""
     path = definition.sink.get("path", "")
-    if "://" not in path or not _needs_delta_rs(definition):
+    if "://" not in path or not needs_delta_rs(definition):
         return
     from tidelog.spark.failures import summary
     from tidelog.spark.sinks.delta_options import storage

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +251,21 @@ def test_nothing_is_left_in_flight(world: World) -> None:
         with session.transaction():
             assert session.lock("nowhere") is False
     assert set(server_watch._watch._operations) <= before
+
+
+# -- a process without what the watch needs ----------------------------------------------------------------------------
+
+
+def test_queries_go_on_unwatched_where_no_more_files_may_be_opened(world: World) -> None:
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Session(config_of(world)) as session, ExitStack() as stack:
+        highest = max(int(file.name) for file in Path("/dev/fd").iterdir())
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+        with suppress(OSError):  # too many open files
+            while True:
+                stack.callback(os.close, os.dup(0))
+        rows = session.query("SELECT 1")
+        copied = list(session.copy("SELECT 1", 1, 1))
+    assert rows == [(1,)]
+    assert copied == [b'"1"\n']

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.integration.postgres.test_check import config, options
 from tests.patience import ENOUGH_S, wait_until
 from tests.servers import Database, Postgres
 from tidelog.connectors.postgres import lock_waits
+from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.connector import PostgresConnector
 from tidelog.errors import ConfigError, PositionLost, TransientError
 
@@ -181,6 +183,71 @@ def test_a_start_that_was_killed_leaves_no_slot_behind(table: Database, tmp_path
             capture.kill()
         wait_until(lambda: not table.execute(slots), "the end of the unfinished slot")
         other.rollback()
+
+
+class GivenUp(BaseException):
+    """As an interrupt, or a connector that is asked to end."""
+
+
+LEFT_BEHIND = """
+SELECT (SELECT count(*) FROM pg_publication),
+       (SELECT count(*) FROM pg_replication_slots WHERE database = current_database())
+"""
+"""How many publications and slots there are."""
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("statement", ["LOCK TABLE t IN ACCESS EXCLUSIVE MODE", "INSERT INTO t VALUES (1)"])
+def test_a_start_that_is_given_up_too_late_keeps_what_it_has_created(table: Database, statement: str) -> None:
+    """The caller gives up at the moment in which the statement succeeds."""
+    with table.connect(autocommit=False) as other:
+        other.execute(statement)
+        reasons = [""]
+
+        def watch(reason: str) -> None:
+            reasons.append(reason)
+            if reason:
+                other.rollback()
+            elif reasons[-2]:
+                raise GivenUp
+
+        connector = PostgresConnector(config(table))
+        position = connector.prepare(watch=watch)
+    assert reasons[-2].startswith("Creating the ")
+    assert reasons[-1] == "", "the caller hears that the wait is over"
+    assert connector.prepare(resuming=True) == position
+    connector.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "mode", "left"),
+    [
+        ("CREATE PUBLICATION", "filtered", (0, 0)),
+        ("COMMIT", "filtered", (0, 0)),
+        ("SELECT pg_create_logical_replication_slot", "filtered", (1, 1)),
+        ("SELECT pg_create_logical_replication_slot", "all_tables", (1, 1)),
+    ],
+)
+def test_a_start_that_is_interrupted_leaves_no_slot_without_its_publication(
+    table: Database, monkeypatch: pytest.MonkeyPatch, last: str, mode: str, left: tuple[int, int]
+) -> None:
+    """Right after a statement that has succeeded."""
+    query = Session.query
+
+    def interrupted(session: Session, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        rows = query(session, sql, parameters)
+        if sql.startswith(last):
+            raise GivenUp
+        return rows
+
+    connector = PostgresConnector(config(table, publication__autocreate__mode=mode))
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "query", interrupted)
+        with pytest.raises(GivenUp):
+            connector.prepare()
+    assert table.execute(LEFT_BEHIND) == [left]
+    connector.prepare(resuming=left == (1, 1))
+    assert table.execute(LEFT_BEHIND) == [(1, 1)]
 
 
 def test_a_physical_slot_of_the_name_is_refused(table: Database) -> None:

@@ -12,6 +12,8 @@ import pytest
 from tests.integration.postgres.snapshot_rig import Rig, rows_of
 from tests.integration.postgres.world import until
 from tests.servers import Database
+from tidelog.connectors.postgres import connector
+from tidelog.contracts import UnloggedChange
 
 ROOT = """
 CREATE TABLE root (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
@@ -156,6 +158,34 @@ def test_partitions_that_keep_their_rows(rig: Rig, change: str, caplog: pytest.L
     assert warnings(caplog) == []
 
 
+def test_a_locked_partition_is_not_waited_for_by_each_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look at it is repeated after a while; until then, the stream and signals go on."""
+    monkeypatch.setattr(connector, "_PATIENCE_S", 1)
+    execute(rig.database, f"{ROOT}; CREATE TABLE other (id int PRIMARY KEY); {FILLED}; {ATTACH}")
+    rig.source["table.include.list"] = "public.root,public.other"
+    rig.run()
+    looks: list[str] = []
+    compare = connector.PostgresConnector.unlogged_change
+
+    def counted(self: connector.PostgresConnector, before: str, now: str) -> UnloggedChange | None:
+        looks.append(now)
+        return compare(self, before, now)
+
+    monkeypatch.setattr(connector.PostgresConnector, "unlogged_change", counted)
+    with rig.database.connect(autocommit=False) as other:
+        execute(rig.database, "TRUNCATE p4; INSERT INTO root VALUES (310, 'new'); INSERT INTO other VALUES (1)")
+        other.execute("LOCK TABLE p4 IN ACCESS EXCLUSIVE MODE")
+        until(lambda: rig.batch() or looks, "a look at the partition")
+        for id in range(2, 8):
+            execute(rig.database, f"INSERT INTO other VALUES ({id})")
+            rig.catch_up()
+            rig.batch()
+        assert len(looks) == 1
+        other.rollback()
+    follow(rig, "root")
+    follow(rig, "other")
+
+
 TYPES = {
     "enum": ("CREATE TYPE kind AS ENUM ('a', 'b')", "kind", "'a'", "ALTER TYPE kind RENAME VALUE 'a' TO 'z'"),
     "array": ("CREATE TYPE kind AS ENUM ('a', 'b')", "kind[]", "'{a,b}'", "ALTER TYPE kind RENAME VALUE 'a' TO 'z'"),
@@ -262,6 +292,33 @@ def test_a_table_that_takes_the_place_of_another(rig: Rig, change: str, captured
     follow(rig, "t")
     execute(rig.database, "INSERT INTO t (id) VALUES (1000); DELETE FROM t WHERE id = 1")
     follow(rig, "t")
+
+
+def test_a_locked_table_that_takes_the_place_of_another_stops_nothing(
+    rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publication needs a lock that CREATE INDEX and VACUUM do not leave to it."""
+    monkeypatch.setattr(connector, "_PATIENCE_S", 1)
+    execute(rig.database, "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (id int PRIMARY KEY)")
+    execute(rig.database, "INSERT INTO t VALUES (1); INSERT INTO other VALUES (1)")
+    rig.run()
+    execute(rig.database, "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (2)")
+    with rig.database.connect(autocommit=False) as indexing:
+        indexing.execute("SET idle_in_transaction_session_timeout = '30s'")  # else a failure would hang
+        indexing.execute("SET application_name = 'nightly index'")
+        indexing.execute("CREATE INDEX ON t (id)")
+        pid = indexing.info.backend_pid
+        execute(rig.database, "INSERT INTO other VALUES (2)")
+        follow(rig, "other")
+        until(lambda: rig.run() or "nightly index" in caplog.text, "a warning that names the other session")
+        execute(rig.database, "INSERT INTO other VALUES (3)")
+        follow(rig, "other")
+        indexing.rollback()
+    follow(rig, "t")
+    said = [r.getMessage() for r in caplog.records if "is not captured yet" in r.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("public.t: another table has this name now, and is not captured yet: Adding public.t to ")
+    assert f"waits for 1 session: pid {pid} (application 'nightly index'" in said[0]
 
 
 STYLES = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _socket
+import gc
 import os
 import socket
 import ssl
@@ -36,8 +38,10 @@ def connected(listener: socket.socket, watch: ServerWatch) -> Iterator[Operation
     with socket.create_connection(listener.getsockname()) as connection:
         operation = Operation(connection.fileno(), 0.1)
         watch._operations.add(operation)
-        yield operation
-        watch.remove(operation)
+        try:
+            yield operation
+        finally:
+            watch.remove(operation)
 
 
 def is_cut(operation: Operation) -> bool:
@@ -146,13 +150,71 @@ def test_a_forked_child_cuts_nothing(listener: socket.socket, monkeypatch: pytes
     with socket.create_connection(listener.getsockname()) as connection:
         operation = Operation(connection.fileno(), 0.1)
         inherited._operations.add(operation)
-        with inherited._lock:  # held by the parent's thread when it forked
+        with inherited._lock, operation._socket_in_use:  # held by the parent's threads when it forked
             server_watch._start_anew()
         assert not server_watch._watch._operations
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(1)
         server_watch.end_operation(operation)  # it began before the fork
+
+
+class Cycle:
+    """Only the garbage collector frees what it holds."""
+
+    def __init__(self, held: object) -> None:
+        self.held, self.itself = held, self
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_garbage_collector_may_end_an_operation_at_any_line(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the thread of the watch, while it looks at that operation."""
+    watch = ServerWatch()
+    used: list[socket.socket] = []
+
+    def abandoned() -> Iterator[Operation]:
+        with connected(listener, watch) as operation:
+            yield operation
+
+    def getpeername(used_socket: socket.socket) -> object:
+        used.append(used_socket)
+        gc.collect()
+        return _socket.socket.getpeername(used_socket)
+
+    monkeypatch.setattr(socket.socket, "getpeername", getpeername)
+    with connected(listener, watch) as silent:
+        copy = abandoned()
+        make_silent(silent, next(copy))
+        cycle = Cycle(copy)
+        del copy, cycle
+        looking = threading.Thread(target=watch.look, daemon=True)
+        looking.start()
+        wait_until(lambda: not looking.is_alive(), "the end of the look")
+        assert watch._operations == {silent}
+        assert is_cut(silent)
+    assert len(used) > 1
+    assert {one.fileno() for one in used} == {-1}, "every copy of a socket is closed"
+
+
+def test_the_watch_begins_as_soon_as_a_thread_can_be_started(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    watch = ServerWatch()
+    with ExitStack() as stack, socket.create_connection(listener.getsockname()) as connection:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            watch.add(first := Operation(connection.fileno(), 0.1))
+        watch.add(second := Operation(connection.fileno(), 0.1))
+        for operation in (first, second):
+            stack.callback(watch.remove, operation)
+        assert watch._operations == {first, second}
+        assert watch._thread is not None
+        assert watch._thread.is_alive()
 
 
 # -- what is an answer ---------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ from tidelog.model.selection import Selection
 _ROWS_PER_READ, _BYTES_PER_READ = 50_000, 16 << 20
 """How much of a table is parsed at a time; a row that is larger comes alone."""
 _PATIENCE_S = 2
-"""For tables that DDL holds: the stream waits while a snapshot is planned."""
+"""For tables that DDL holds: the stream waits while a snapshot is planned, or a table published."""
 
 _OLDEST = "SELECT pg_is_in_recovery(), pg_snapshot_xmin(pg_current_snapshot())::text"
 _YOUNGEST = """
@@ -172,7 +172,9 @@ class PostgresConnector:
         return self._slot.captured_names(self._reader())
 
     def publish(self, tables: Sequence[Table]) -> None:
-        self._slot.publish(self._reader(), tables)
+        # Not by the shared session: while it waited for a lock, the capture could not ask for its lag.
+        with Session(self._config, patience_s=_PATIENCE_S) as session:
+            self._slot.publish(session, tables, _PATIENCE_S)
 
     def contents(self, ids: Sequence[int]) -> Mapping[int, CatalogText]:
         return contents.describe(self._reader(), ids)

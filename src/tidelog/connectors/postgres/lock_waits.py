@@ -2,7 +2,9 @@
 
 A publication needs a lock on each of its tables, and a slot needs every transaction to end that is open anywhere on the
 server. Such a wait has no limit, because it ends by itself. So the log and the caller hear which sessions are waited
-for, the caller may give the statement up, and the server cancels it when this process is gone.
+for, and the caller may give the statement up. At a start, the server cancels the statement when this process is gone.
+While the pipeline runs, the planner adds a table to the publication: that wait has a limit, and its error names the
+sessions.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.contracts import WatchWait, ignore_wait
 from tidelog.core.settings import counted
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, LockTimeout, TidelogError
 
 _LOG = logging.getLogger("tidelog")
 
@@ -57,8 +59,8 @@ def cancel_if_client_disconnects(session: Session) -> None:
 def warn_while_waiting(config: Config, session: Session, action: str, watch: WatchWait = ignore_wait) -> Iterator[None]:
     """While the body runs a statement on `session`, the log says after three seconds, and then once a minute, which
     sessions it waits for. `action` names the statement. `watch` gets the same sentence several times a second; if it
-    raises, the statement is cancelled and its error is raised here."""
-    report = _Report(config, session, action, watch)
+    raises, the statement is cancelled and its error is raised here, unless the statement has succeeded before."""
+    report = _Report(config, session, action, watch, first_report_s=_FIRST_REPORT_S)
     report.start()
     try:
         yield
@@ -69,19 +71,45 @@ def warn_while_waiting(config: Config, session: Session, action: str, watch: Wat
         raise
     finally:
         report.end()
-    if report.reason:
-        watch("")
+    report.withdraw()
+
+
+@contextmanager
+def explain_lock_timeout(config: Config, session: Session, action: str, patience_s: float) -> Iterator[None]:
+    """The body runs a statement on `session`, which waits `patience_s` for a lock at most. If it gets none, the error
+    says which sessions it has waited for. `action` names the statement."""
+    report = _Report(config, session, action, ignore_wait, first_report_s=patience_s / 2, level=logging.DEBUG)
+    report.start()
+    try:
+        yield
+    except LockTimeout as exc:
+        report.end()
+        if report.reason:
+            raise LockTimeout(report.reason) from exc
+        raise
+    finally:
+        report.end()
 
 
 class _Report(threading.Thread):
     """Looks at a statement from beside it."""
 
-    def __init__(self, config: Config, session: Session, action: str, watch: WatchWait) -> None:
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        action: str,
+        watch: WatchWait,
+        *,
+        first_report_s: float,
+        level: int = logging.WARNING,
+    ) -> None:
         super().__init__(name="tidelog-lock-waits", daemon=True)
         self._config, self._session, self._action, self._watch = config, session, action, watch
+        self._level = level
         self._pid = session.backend_pid
         self._done = threading.Event()
-        self._look_at_s = self._log_at_s = time.monotonic() + _FIRST_REPORT_S
+        self._look_at_s = self._log_at_s = time.monotonic() + first_report_s
         self.reason = ""
         """Why the statement takes long, in a sentence."""
         self.refusal: BaseException | None = None
@@ -99,6 +127,12 @@ class _Report(threading.Thread):
         self._done.set()
         self.join()
 
+    def withdraw(self) -> None:
+        """Tells the caller that nothing is waited for any more. It cannot refuse: the statement has succeeded."""
+        if self.reason:
+            self.reason = ""
+            self._ask()
+
     def _look(self) -> None:
         now_s = time.monotonic()
         if now_s < self._look_at_s:
@@ -107,7 +141,7 @@ class _Report(threading.Thread):
         self.reason = f"{self._action} waits for {self._describe()}"
         if now_s >= self._log_at_s:
             self._log_at_s = now_s + _NEXT_REPORT_S
-            _LOG.warning(self.reason)
+            _LOG.log(self._level, self.reason)
 
     def _describe(self) -> str:
         try:

@@ -58,7 +58,11 @@ class Operation:
     assignment needs no lock."""
 
     def __init__(self, fileno: int, connect_timeout_s: float) -> None:
-        self._socket = socket.socket(fileno=os.dup(fileno))  # stays valid when the driver closes its own
+        self._socket = _duplicate(fileno)
+        """None where there is none: then the operation is not watched."""
+        self._socket_in_use = threading.Lock()
+        """Held while the watch uses the socket, or it is closed: its number may soon mean another file."""
+        self._ended = False
         self.connect_timeout_s = connect_timeout_s
         self.began_s = time.monotonic()
         self.active_s = self.began_s
@@ -91,44 +95,91 @@ class Operation:
 
     def find_peer(self) -> Peer | None:
         """None for a connection that has already failed."""
-        try:
-            return self._socket.family, self._socket.getpeername()
-        except OSError:
-            return None
+        with self._use_socket() as duplicate:
+            try:
+                return (duplicate.family, duplicate.getpeername()) if duplicate is not None else None
+            except OSError:
+                return None
 
     def cut(self, unanswered_s: float) -> None:
-        self.unanswered_s = unanswered_s
-        with suppress(OSError):  # it failed by itself meanwhile
-            self._socket.shutdown(socket.SHUT_RDWR)
+        with self._use_socket() as duplicate:
+            if duplicate is None:
+                return
+            self.unanswered_s = unanswered_s
+            with suppress(OSError):  # it failed by itself meanwhile
+                duplicate.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
-        self._socket.close()
+    @contextmanager
+    def _use_socket(self) -> Iterator[socket.socket | None]:
+        with self._socket_in_use:
+            yield None if self._ended else self._socket
+        self._close_if_ended()
+
+    def end(self) -> None:
+        """Never waits. The garbage collector ends the operation of an abandoned generator in any thread and at any
+        line, and the thread may be the one that uses the socket: then that one closes it."""
+        self._ended = True
+        self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        if self._ended and self._socket is not None and self._socket_in_use.acquire(blocking=False):
+            try:
+                self._socket.close()
+            finally:
+                self._socket_in_use.release()
+
+
+def _duplicate(fileno: int) -> socket.socket | None:
+    """The socket under a number of its own, so that it stays valid when the driver closes its own; None where there is
+    none, as with too many open files: a query without the watch is better than no query."""
+    try:
+        duplicate = os.dup(fileno)
+        try:
+            return socket.socket(fileno=duplicate)
+        except OSError:
+            os.close(duplicate)
+            raise
+    except OSError as exc:
+        _LOG.debug("A connection is not watched: %s", exc)
+        return None
 
 
 class ServerWatch:
     """The operations in flight of this process, and the thread that looks after them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._operations: set[Operation] = set()
+        """Without a lock: to add, to discard and to copy are single steps of the interpreter. The garbage collector may
+        end an operation at any other moment, also in the thread that looks through them."""
+        self._lock = threading.RLock()
+        """One thread is started."""
         self._thread: threading.Thread | None = None
 
     def add(self, operation: Operation) -> None:
+        self._operations.add(operation)
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
         with self._lock:
-            self._operations.add(operation)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="tidelog-server-watch", daemon=True)
-                self._thread.start()
+            if self._thread is not None:
+                return
+            thread = threading.Thread(target=self._run, name="tidelog-server-watch", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as exc:  # no thread is left; the next operation tries again
+                _LOG.debug("Connections are not watched: %s", exc)
+                return
+            self._thread = thread
 
     def remove(self, operation: Operation) -> None:
-        with self._lock:  # the watch cuts under the lock, so it never touches a closed socket
-            self._operations.discard(operation)
-            operation.close()
+        self._operations.discard(operation)
+        operation.end()
 
     def forget_all(self) -> None:
         """In a child process: the connections belong to the parent, and only the copies of their sockets are closed."""
-        for operation in self._operations:
-            operation.close()
+        for operation in tuple(self._operations):
+            operation.end()
 
     def _run(self) -> None:
         while True:
@@ -138,9 +189,8 @@ class ServerWatch:
     def look(self) -> None:
         """Ask each server of which an operation has heard nothing for too long."""
         now_s = time.monotonic()
-        with self._lock:
-            silent = [operation for operation in self._operations if operation.silent_s(now_s) >= SILENCE_S]
-            doubted = {peer: operation for operation in silent if (peer := operation.find_peer()) is not None}
+        silent = [operation for operation in tuple(self._operations) if operation.silent_s(now_s) >= SILENCE_S]
+        doubted = {peer: operation for operation in silent if (peer := operation.find_peer()) is not None}
         for peer, operation in doubted.items():
             self._ask(peer, operation.connect_timeout_s)
 
@@ -148,17 +198,16 @@ class ServerWatch:
         asked_s = time.monotonic()
         has_answered = answers(peer, timeout_s)
         now_s = time.monotonic()
-        with self._lock:
-            operations = [operation for operation in self._operations if operation.find_peer() == peer]
-            # A server that sends on an older connection lives, whatever keeps it from taking new ones.
-            if has_answered or any(operation.began_s < asked_s < operation.active_s for operation in operations):
-                for operation in operations:
-                    operation.answered_s = now_s
-                return
-            waiting = [one for one in operations if not one.paused and one.active_s <= asked_s]
-            unanswered_s = max((one.silent_s(now_s) for one in waiting), default=0.0)
-            for operation in waiting:
-                operation.cut(unanswered_s)
+        operations = [operation for operation in tuple(self._operations) if operation.find_peer() == peer]
+        # A server that sends on an older connection lives, whatever keeps it from taking new ones.
+        if has_answered or any(operation.began_s < asked_s < operation.active_s for operation in operations):
+            for operation in operations:
+                operation.answered_s = now_s
+            return
+        waiting = [one for one in operations if not one.paused and one.active_s <= asked_s]
+        unanswered_s = max((one.silent_s(now_s) for one in waiting), default=0.0)
+        for operation in waiting:
+            operation.cut(unanswered_s)
         if waiting:
             _LOG.info("The server at %s has not answered for %.0f s: connections cut", peer[1], unanswered_s)
 

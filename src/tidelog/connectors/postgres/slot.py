@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from tidelog.connectors.postgres import check, lock_waits, publication, survey
@@ -70,39 +70,52 @@ class Slot:
         if scene.slot is None:
             _require(check.room_for_slot(scene))
         self._signals(session)
-        created = False
-        if self._config.autocreate != "disabled" and not (looking and slots):
-            created = self._publish(session, scene, watch)
-        try:
-            return self._ensure_slot(session, watch)
-        except BaseException:  # also an interrupt: the server waits for open transactions before it creates a slot
-            if created and not session.closed:
-                with suppress(TidelogError):  # what went wrong first is what the user has to know
-                    session.query(f"DROP PUBLICATION {self._config.publication}")
-            raise
+        with ExitStack() as undo:  # also after an interrupt: a new slot waits for open transactions
+            if self._config.autocreate != "disabled" and not (looking and slots):
+                self._publish(session, scene, watch, undo)
+            position = self._ensure_slot(session, watch)
+            undo.pop_all()
+        return position
 
     def exists(self, session: Session) -> bool:
         """Whether there is a slot of this name for this database; one that the server has given up counts, too."""
         sql = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()"
         return bool(session.query(sql, [self._config.slot]))
 
-    def _publish(self, session: Session, scene: Scene, watch: WatchWait) -> bool:
-        """Creates or alters the publication; returns whether it was created."""
+    def _publish(self, session: Session, scene: Scene, watch: WatchWait, undo: ExitStack) -> None:
+        """Creates or alters the publication; `undo` drops one that was created."""
         name = self._config.publication
         exists = bool(session.query("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]))
         action = f"{'Altering' if exists else 'Creating'} the publication {name}"
         with lock_waits.warn_while_waiting(self._config, session, action, watch):
-            if self._config.autocreate == "all_tables":
-                if not exists:
-                    session.query(f"CREATE PUBLICATION {name} FOR ALL TABLES {_VIA_ROOT}")
-                return not exists
-            tables = ", ".join(r.quoted for r in scene.published)
             if not exists:
-                with _locked(session, scene.published):
-                    session.query(f"CREATE PUBLICATION {name} FOR TABLE {tables} {_VIA_ROOT}")
-            elif publication.listed_tables(session, name) != {(r.schema, r.name) for r in scene.published}:
-                session.query(f"ALTER PUBLICATION {name} SET TABLE {tables}")
-        return not exists
+                self._create_publication(session, scene, undo)
+            elif self._config.autocreate != "all_tables":
+                self._set_tables(session, scene)
+
+    def _create_publication(self, session: Session, scene: Scene, undo: ExitStack) -> None:
+        create = f"CREATE PUBLICATION {self._config.publication} FOR"
+        if self._config.autocreate == "all_tables":
+            session.query(f"{create} ALL TABLES {_VIA_ROOT}")
+            undo.callback(self._drop_publication, session)
+            return
+        with _locked(session, scene.published):
+            session.query(f"{create} TABLE {', '.join(r.quoted for r in scene.published)} {_VIA_ROOT}")
+            undo.callback(self._drop_publication, session)  # already here: an interrupt of COMMIT does not undo it
+
+    def _drop_publication(self, session: Session) -> None:
+        """After a start that failed. A slot that was created nevertheless needs the publication: without it, the next
+        start would find that changes are lost."""
+        if session.closed:
+            return
+        with suppress(TidelogError):  # what went wrong first is what the user has to know
+            if not self.exists(session):
+                session.query(f"DROP PUBLICATION IF EXISTS {self._config.publication}")
+
+    def _set_tables(self, session: Session, scene: Scene) -> None:
+        name = self._config.publication
+        if publication.listed_tables(session, name) != {(r.schema, r.name) for r in scene.published}:
+            session.query(f"ALTER PUBLICATION {name} SET TABLE {', '.join(r.quoted for r in scene.published)}")
 
     def _query_slot(self, session: Session) -> list[tuple[Any, ...]]:
         """The slot's row, if there is one; `SlotBusy` while another session creates the slot."""
@@ -122,8 +135,9 @@ class Slot:
             )
         return found
 
-    def publish(self, session: Session, tables: Sequence[Table]) -> None:
-        """Add these tables to the publication, if it is ours and lists its tables."""
+    def publish(self, session: Session, tables: Sequence[Table], patience_s: int) -> None:
+        """Add these tables to the publication, if it is ours and lists its tables. The session waits for each of them
+        `patience_s` at most."""
         if self._config.autocreate != "filtered":
             return
         relations = {relation.oid: relation for relation in survey.relations(session)}
@@ -133,7 +147,10 @@ class Slot:
                 continue
             if not relation.told:
                 _require([survey.without_identity(relation, self._config.autocreate, alone=True)])
-            session.query(f"ALTER PUBLICATION {self._config.publication} ADD TABLE {relation.quoted}")
+            name = self._config.publication
+            action = f"Adding {table.qualified} to the publication {name}"
+            with lock_waits.explain_lock_timeout(self._config, session, action, patience_s):
+                session.query(f"ALTER PUBLICATION {name} ADD TABLE {relation.quoted}")
 
     def _signals(self, session: Session) -> list[Table]:
         """The table of signals, which we read for ourselves."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tidelog.connectors.postgres.config import Config
-from tidelog.errors import ConfigError, DatabaseAway, PositionLost, SlotBusy, TidelogError, TransientError
+from tidelog.errors import ConfigError, DatabaseAway, LockTimeout, PositionLost, SlotBusy, TidelogError, TransientError
 
 START_OVER = (
     "A pipeline goes on after `tidelog offsets delete`: with a new slot, and all tables are read anew. With "
@@ -47,6 +47,7 @@ _NO_CONNECTION = ("", "08")
 CANNOT_CONNECT_NOW = "57P03"
 """Stands for any refusal of a server that answers: it starts, ends, or has no connection left."""
 _SLOT_BUSY = "55006"
+_LOCK_NOT_AVAILABLE = "55P03"
 _UNDEFINED = "42704"
 _PUBLICATION_MISSING = re.compile(r"publication .*does not exist")
 
@@ -70,6 +71,8 @@ def error(config: Config, state: str, text: str) -> TidelogError:
     if state in SETTINGS_CURE:
         return ConfigError(f"PostgreSQL at {config.host}:{config.port} says: {text}.", hint=SETTINGS_CURE[state])
     said = f"PostgreSQL at {config.host}:{config.port} says: {text or 'connection lost'}."
+    if state == _LOCK_NOT_AVAILABLE:
+        return LockTimeout(said)
     return DatabaseAway(said, hint=UNREACHABLE) if state[:2] in _NO_CONNECTION else TransientError(said)
 
 

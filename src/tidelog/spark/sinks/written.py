@@ -18,7 +18,7 @@ from tidelog.spark.sinks.delta_options import Options, storage
 from tidelog.spark.sinks.delta_rs import driver
 from tidelog.spark.sinks.delta_rust import RustEngine
 from tidelog.spark.sinks.places import BOOK
-from tidelog.spark.sinks.target import own_uri, uri
+from tidelog.spark.sinks.target import Engine, own_uri, uri
 
 T = TypeVar("T")
 
@@ -35,13 +35,16 @@ def find_written(sink: Mapping[str, str], tables: Sequence[Table]) -> str:
     return found or ""
 
 
-def find_writers(sink: Mapping[str, str], tables: Sequence[Table]) -> frozenset[str] | None:
-    """The queries that have written these tables into a target of Delta tables; None where that cannot be told."""
+def find_writers(
+    sink: Mapping[str, str], tables: Sequence[Table], engine: Engine | None = None
+) -> frozenset[str] | None:
+    """The queries that have written these tables into a target of Delta tables; None for another kind of sink. Raises
+    if `engine`, by default delta-rs, cannot read the target."""
     if sink["type"] != "delta":
         return None
     chosen = Options.of(_options(sink))
     wanted = {_end(uri(chosen.path, table.schema, table.name)) for table in tables}
-    return _look(lambda: frozenset(query for query, end in _book(chosen) if end in wanted))
+    return frozenset(query for query, end in _book(chosen, engine) if end in wanted)
 
 
 def _options(sink: Mapping[str, str]) -> dict[str, str]:
@@ -64,10 +67,10 @@ def _in_delta(options: Mapping[str, str], tables: Sequence[Table]) -> str:
     return next((t.qualified for t in tables if _end(uri(chosen.path, t.schema, t.name)) in written), "")
 
 
-def _book(options: Options) -> list[tuple[str, tuple[str, ...]]]:
+def _book(options: Options, engine: Engine | None = None) -> list[tuple[str, tuple[str, ...]]]:
     """Of each place in the book the query that took it, and its end: that is enough, since the book lies in the same
     folder, whatever the path to it is called now."""
-    book = RustEngine(options.storage).target(own_uri(options.path, BOOK))
+    book = (engine or RustEngine(options.storage)).target(own_uri(options.path, BOOK))
     try:
         rows = book.read(["query", "uri"]).to_pylist() if book.schema() is not None else []
     except driver().exceptions.DeltaError as exc:
