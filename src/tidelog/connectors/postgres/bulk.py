@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.connectors.postgres import sqlstate
-from tidelog.connectors.postgres.client import reader_conninfo, written
+from tidelog.connectors.postgres.client import LIFT_LIMITS, reader_conninfo, written
 from tidelog.connectors.postgres.config import Config
-from tidelog.errors import NotInstalled
+from tidelog.errors import NotInstalled, TidelogError
 
 
 class Bulk:
@@ -29,6 +29,11 @@ class Bulk:
         with self._translated():
             self._connection = self._driver.connect(reader_conninfo(config), autocommit=True)
         self._open: Any = None
+        try:
+            self.query(LIFT_LIMITS)
+        except TidelogError:
+            self.close()
+            raise
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         texts = tuple(written(value) for value in parameters)
