@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from tidelog.connectors.postgres import server_watch
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.engine import backoff
+from tidelog.engine.reading import Reading
 from tidelog.errors import TransientError
 
 _SILENCE = re.compile(r"PostgreSQL at [\w.]+:\d+ has not answered for \d+ s\.")
@@ -95,9 +97,16 @@ def test_an_idle_capture_reconnects(private_world: World) -> None:
 
         wait_until(is_noticed, "the capture reconnects")
         assert _SILENCE.fullmatch(warnings[-1].removesuffix(_HINT).strip()), warnings[-1]
+        assert 0 < unreachable_since_us(reading) <= time.time_ns() // 1000
     database.execute("INSERT INTO t VALUES (2)")
     _, more = follow(reading, offset, 1)
     assert rows(events + more) == [1, 2]
+    wait_until(lambda: not unreachable_since_us(reading), "a status of the reading")
+
+
+def unreachable_since_us(reading: Reading) -> int:
+    """As `status` and the metrics have it."""
+    return reading._served.status().unreachable_since_us
 
 
 def rows(events: list[Event]) -> list[int]:
