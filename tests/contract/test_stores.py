@@ -915,6 +915,25 @@ def test_a_role_needs_only_its_own_schema(database: Database) -> None:
     database.execute("DROP OWNED BY keeper CASCADE; DROP ROLE keeper")
 
 
+def test_defaults_of_the_database_do_not_matter(database: Database) -> None:
+    """Also to several first users, of whom one makes the tables while the others wait for it."""
+    defaults = {
+        "default_transaction_read_only": "on",
+        "default_transaction_isolation": "serializable",
+        "search_path": "nowhere",
+        "idle_session_timeout": "200ms",
+    }
+    with database.connect() as connection:
+        for name, value in defaults.items():
+            connection.execute(f"ALTER DATABASE {database.dbname} SET {name} = '{value}'")
+    where = url(database)
+    assert sorted(map(str, together(race, where, 6))) == ["0", "3", "3", "3", "3", "3"]
+    with closing(open_store(where)) as store:
+        made = store.change(edit({"lsn": 1}), expected=0)
+        time.sleep(1)
+        assert store.pending("shop") == [made]
+
+
 def test_a_cut_connection_is_opened_anew(database: Database, proxy: Proxy) -> None:
     with closing(open_store(url(database, host=proxy.host, port=proxy.port))) as store:
         store.create(Connector("shop", {}))

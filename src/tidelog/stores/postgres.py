@@ -160,10 +160,11 @@ class PostgresStore(SqlStore):
         if self._ready:
             return
         if self._format(connection) == 0:
-            with connection.transaction():
-                connection.execute(_LOCK, (_lock_key("schema"),))
-                if self._format(connection) == 0:  # of two who come first, one makes the tables
-                    _make(connection)
+            connection.execute(_WRITE)  # READ COMMITTED: after the wait for the lock, what another has made is seen
+            connection.execute(_LOCK, (_lock_key("schema"),))
+            if self._format(connection) == 0:  # of two who come first, one makes the tables
+                _make(connection)
+            connection.execute("COMMIT")
         self._ready = True
 
     def _format(self, connection: Connection) -> int:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import re
 import resource
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.integration.postgres.world import Event, World, changes, follow
 from tests.patience import Patience, wait_until
 from tests.servers import Postgres, frozen
 from tidelog.connectors.postgres import server_watch
+from tidelog.connectors.postgres.bulk import Bulk
 from tidelog.connectors.postgres.client import Session
 from tidelog.connectors.postgres.config import Config
 from tidelog.engine import backoff
-from tidelog.errors import TransientError
+from tidelog.engine.reading import Reading
+from tidelog.errors import DatabaseAway, TransientError
 
 _SILENCE = re.compile(r"PostgreSQL at [\w.]+:\d+ has not answered for \d+ s\.")
 _HINT = "Check database.hostname and database.port, and that the server runs and is reachable."
@@ -98,9 +102,16 @@ def test_an_idle_capture_reconnects(private_world: World) -> None:
 
         wait_until(is_noticed, "the capture reconnects")
         assert _SILENCE.fullmatch(warnings[-1].removesuffix(_HINT).strip()), warnings[-1]
+        assert 0 < unreachable_since_us(reading) <= time.time_ns() // 1000
     database.execute("INSERT INTO t VALUES (2)")
     _, more = follow(reading, offset, 1)
     assert rows(events + more) == [1, 2]
+    wait_until(lambda: not unreachable_since_us(reading), "a status of the reading")
+
+
+def unreachable_since_us(reading: Reading) -> int:
+    """As `status` and the metrics have it."""
+    return reading._served.status().unreachable_since_us
 
 
 def rows(events: list[Event]) -> list[int]:
@@ -139,6 +150,91 @@ def test_an_operation_in_flight_ends(
             assert session.closed
     with Session(config) as session:
         assert session.query("SELECT 1") == [(1,)]
+
+
+@pytest.fixture
+def bulk(private_world: World, background: ThreadPoolExecutor) -> Iterator[Bulk]:
+    made = Bulk(config_of(private_world))
+    yield made
+    if made._socket is not None:
+        await_result(background.submit(made.close))
+
+
+def read_rows(bulk: Bulk) -> int:
+    return sum(batch.num_rows for batch in bulk.batches("SELECT pg_sleep(3600)"))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(lambda bulk: bulk.query("SELECT pg_sleep(3600)"), id="query"),
+        pytest.param(read_rows, id="rows"),
+        pytest.param(lambda bulk: bulk.query("LOCK TABLE t"), id="lock"),
+    ],
+)
+def test_the_reading_of_a_chunk_ends(
+    private_world: World, bulk: Bulk, background: ThreadPoolExecutor, operation: Callable[[Bulk], object]
+) -> None:
+    database = private_world.database
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with database.connect(autocommit=False) as blocker:
+        blocker.execute("LOCK TABLE t")
+        bulk.query("BEGIN")
+        bulk.query("SET lock_timeout = 0")
+        future = background.submit(operation, bulk)
+        is_running = (
+            "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tidelog chunks' AND wait_event ~ 'PgSleep|rel'"
+        )
+        wait_until(lambda: future.done() or database.execute(is_running), "the operation runs")
+        with frozen(database.server):
+            with pytest.raises(DatabaseAway, match=_SILENCE):
+                await_result(future)
+            closed = background.submit(bulk.close)
+            wait_until(closed.done, "the connection is closed")
+
+
+def test_a_chunk_that_is_left_ends(private_world: World, bulk: Bulk, background: ThreadPoolExecutor) -> None:
+    rows = bulk.batches("SELECT i, repeat('x', 1000) FROM generate_series(1, 200000) i")
+    next(rows)
+    with frozen(private_world.database.server):
+        left = background.submit(bulk.close)
+        wait_until(left.done, "the connection is closed")
+        assert isinstance(left.exception(), TransientError | None)
+
+
+def test_a_slow_chunk_goes_on(slow_world: World, background: ThreadPoolExecutor, answers: list[bool]) -> None:
+    """Also while its consumer is slow."""
+    slow = Bulk(config_of(slow_world))
+    sql = "SELECT i, repeat('x', 1000) AS v FROM generate_series(1, 100000) i"
+    database = slow_world.database
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    try:
+        rows = slow.batches(sql)
+        count = next(rows).num_rows
+        time.sleep(1)
+        assert not answers
+        assert count + sum(batch.num_rows for batch in rows) == 100_000
+        with database.connect(autocommit=False) as blocker:
+            blocker.execute("LOCK TABLE t")
+            waiting = background.submit(slow.query, "SELECT count(*) FROM t")
+            wait_until(lambda: len(answers) > 2, "the watch has asked several times")
+        assert await_result(waiting) == [(0,)]
+    finally:
+        slow.close()
+    assert all(answers)
+
+
+def test_a_chunk_leaves_no_open_files(world: World) -> None:
+    def open_files() -> int:
+        return psutil.Process().num_fds()
+
+    bulk = Bulk(config_of(world))  # the first one loads the driver
+    bulk.close()
+    before = open_files()
+    bulk = Bulk(config_of(world))
+    assert bulk.query("SELECT 1") == [(1,)]
+    bulk.close()
+    assert open_files() == before
 
 
 def test_a_silent_stream_ends(private_world: World) -> None:

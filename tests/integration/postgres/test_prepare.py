@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,10 +18,14 @@ from tests.patience import ENOUGH_S, wait_until
 from tests.servers import Database, Postgres
 from tidelog.connectors.postgres import lock_waits
 from tidelog.connectors.postgres.client import Session
+from tidelog.connectors.postgres.config import Config
 from tidelog.connectors.postgres.connector import PostgresConnector
 from tidelog.errors import ConfigError, PositionLost, TransientError
 
 PUBLICATIONS = "SELECT count(*) FROM pg_publication"
+CANCEL = (
+    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = %s AND cardinality(pg_blocking_pids(pid)) > 0"
+)
 
 
 @pytest.mark.parametrize(
@@ -39,34 +43,36 @@ def test_nothing_is_created_where_no_slot_can_be(setting: dict[str, object], sen
 
 
 @pytest.fixture
-def hasty(database: Database) -> Iterator[Database]:
-    """A role that waits for nobody, while a transaction is open that a new slot has to wait for."""
-    database.execute("CREATE ROLE hasty LOGIN SUPERUSER PASSWORD 'limited'")
-    database.execute("ALTER ROLE hasty SET lock_timeout = '100ms'")
+def busy(database: Database) -> Iterator[Database]:
+    """A transaction is open that a new slot has to wait for."""
     with database.connect(autocommit=False) as writer:
         writer.execute("CREATE TABLE unfinished (id int)")
         yield database
         writer.rollback()
-    database.execute("DROP OWNED BY hasty")
-    database.execute("DROP ROLE hasty")
+
+
+def prepare_and_cancel(database: Database, wanted: Config) -> None:
+    """The statement that creates the slot is cancelled while it waits."""
+    with ThreadPoolExecutor() as pool:
+        prepared = pool.submit(PostgresConnector(wanted).prepare)
+        wait_until(lambda: database.execute(CANCEL, [database.dbname]) or prepared.done(), "a wait that is cancelled")
+        with pytest.raises(TransientError, match="canceling statement due to user request"):
+            prepared.result()
 
 
 @pytest.mark.parametrize("mode", ["filtered", "all_tables"])
-def test_the_publication_goes_when_its_slot_is_not_created(hasty: Database, mode: str) -> None:
-    hasty.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    options = {"database__user": "hasty", "database__password": "limited", "publication__autocreate__mode": mode}
-    with pytest.raises(TransientError, match="lock timeout"):
-        PostgresConnector(config(hasty, **options)).prepare()
-    assert hasty.execute(PUBLICATIONS) == [(0,)]
+def test_the_publication_goes_when_its_slot_is_not_created(busy: Database, mode: str) -> None:
+    busy.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    prepare_and_cancel(busy, config(busy, publication__autocreate__mode=mode))
+    assert busy.execute(PUBLICATIONS) == [(0,)]
 
 
-def test_a_publication_that_was_there_stays(hasty: Database) -> None:
-    hasty.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    wanted = config(hasty, database__user="hasty", database__password="limited")
-    hasty.execute(f"CREATE PUBLICATION {wanted.publication} FOR TABLE t")
-    with pytest.raises(TransientError, match="lock timeout"):
-        PostgresConnector(wanted).prepare()
-    assert hasty.execute(PUBLICATIONS) == [(1,)]
+def test_a_publication_that_was_there_stays(busy: Database) -> None:
+    busy.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    wanted = config(busy)
+    busy.execute(f"CREATE PUBLICATION {wanted.publication} FOR TABLE t")
+    prepare_and_cancel(busy, wanted)
+    assert busy.execute(PUBLICATIONS) == [(1,)]
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,15 @@ def pair(private_postgres: Postgres, tmp_path: Path) -> Iterator[tuple[Database,
 
 
 def test_a_snapshot_from_a_standby(pair: tuple[Database, Database], tmp_path: Path) -> None:
-    """With a crash in the middle. The last rows come though nobody writes any more."""
+    """With a crash in the middle. The last rows come though nobody writes any more. A hot standby refuses queries that
+    are serializable, which this role's are by default."""
     primary, standby = pair
+    primary.execute("CREATE ROLE strict LOGIN SUPERUSER PASSWORD 's3cret'")
+    primary.execute("ALTER ROLE strict SET default_transaction_isolation = serializable")
+    replay(primary, standby)
     source = {
+        "database.user": "strict",
+        "database.password": "s3cret",
         "incremental.snapshot.chunk.size": "10",
         "publication.name": "shop",
         "publication.autocreate.mode": "disabled",

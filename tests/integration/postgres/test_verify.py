@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -40,11 +40,11 @@ def filled(world: World, kind: str) -> None:
     world.database.execute(f"INSERT INTO t SELECT k, n FROM (VALUES {values}) v(k), generate_series(1, 3) n")
 
 
-def copied(connector: PostgresConnector, folder: Path) -> dict[str, str]:
+def copied(connector: PostgresConnector, folder: Path, columns: Sequence[str] = ("k", "n")) -> dict[str, str]:
     """A target that holds what the stream would have brought."""
     [table] = connector.tables()
-    rows = pa.Table.from_batches(connector.read(table, ["k", "n"]))
-    target = RustEngine({}).target(str(folder / "lake" / "public" / "t"))
+    rows = pa.Table.from_batches(connector.read(table, columns))
+    target = RustEngine({}).target(str(folder / "lake" / table.schema / "t"))
     target.create(rows.schema, {})
     target.append(rows, None)
     return {"type": "delta", "path": str(folder / "lake")}

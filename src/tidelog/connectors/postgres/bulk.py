@@ -1,19 +1,31 @@
-"""Connections of the Arrow driver, by which chunks are read."""
+"""Connections of the Arrow driver, by which chunks are read.
+
+The driver does not give out its socket, which the watch over operations in flight needs. So the socket is found among
+the files of the process: it is the one that a connection adds.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
+import stat
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
-from tidelog.connectors.postgres import sqlstate
-from tidelog.connectors.postgres.client import reader_conninfo, written
+from tidelog.connectors.postgres import server_watch, sqlstate
+from tidelog.connectors.postgres.client import LIFT_LIMITS, reader_conninfo, written
 from tidelog.connectors.postgres.config import Config
-from tidelog.errors import NotInstalled
+from tidelog.connectors.postgres.server_watch import Operation
+from tidelog.errors import NotInstalled, TidelogError
+
+_connecting = threading.Lock()
 
 
 class Bulk:
@@ -27,12 +39,26 @@ class Bulk:
         self._config = config
         self._driver = arrow_driver()
         with self._translated():
-            self._connection = self._driver.connect(reader_conninfo(config), autocommit=True)
+            self._connection, self._socket = self._connect()
         self._open: Any = None
+        try:
+            self.query(LIFT_LIMITS)
+        except TidelogError:
+            self.close()
+            raise
+
+    def _connect(self) -> tuple[Any, socket.socket | None]:
+        """The connection, and a duplicate of its socket: the number stays valid when the driver closes its own. None if
+        another thread connected to the same port meanwhile; such a connection is not watched."""
+        with _connecting:
+            before = _connected_files(self._config.port)
+            connection = self._driver.connect(reader_conninfo(self._config), autocommit=True)
+            new = _connected_files(self._config.port) - before
+            return connection, _duplicate(new.pop()) if len(new) == 1 else None
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         texts = tuple(written(value) for value in parameters)
-        with self._translated(), self._connection.cursor() as cursor:
+        with self._in_flight(), self._connection.cursor() as cursor:
             cursor.execute(sql % texts if texts else sql)
             found = cursor.fetch_arrow_table() if cursor.description else pa.table({})
         columns = [_plain(found.field(i), found.column(i)) for i in range(found.num_columns)]
@@ -40,29 +66,72 @@ class Bulk:
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """At least one, also of no rows."""
-        with self._translated(), self._connection.cursor() as cursor:
+        with self._in_flight() as operation, self._connection.cursor() as cursor:
             self._open = cursor
             cursor.execute(sql)
             found = _reader(cursor)
             rows = iter(partial(_next, found), None)
-            yield next(rows, pa.RecordBatch.from_pylist([], schema=found.schema))
-            yield from rows
+            batch = next(rows, pa.RecordBatch.from_pylist([], schema=found.schema))
+            while batch is not None:
+                with operation.pause() if operation is not None else nullcontext():
+                    yield batch
+                batch = next(rows, None)
 
     def close(self) -> None:
         """Also while rows are still coming."""
-        with self._translated():
-            if self._open is not None:
-                self._open.close()
-            self._connection.close()
+        try:
+            with self._in_flight():
+                if self._open is not None:
+                    self._open.close()
+                self._connection.close()
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _in_flight(self) -> Iterator[Operation | None]:
+        """While an operation waits for the server, the watch asks whether the server lives."""
+        if self._socket is None:
+            with self._translated():
+                yield None
+            return
+        with (
+            server_watch.watch_operation(self._socket.fileno(), self._config.connect_timeout_s) as operation,
+            self._translated(operation),
+        ):
+            yield operation
+
+    @contextmanager
+    def _translated(self, operation: Operation | None = None) -> Iterator[None]:
         try:
             yield
-        except self._driver.Error as exc:
-            raise sqlstate.in_bulk(self._config, exc.sqlstate or "", str(exc)) from exc
-        except (pa.ArrowException, OSError) as exc:
-            raise sqlstate.in_bulk(self._config, "", str(exc)) from exc
+        except (self._driver.Error, pa.ArrowException, OSError) as exc:
+            if operation is not None and operation.unanswered_s:
+                raise sqlstate.unanswered(self._config, operation.unanswered_s) from exc
+            raise sqlstate.in_bulk(self._config, getattr(exc, "sqlstate", "") or "", str(exc)) from exc
+
+
+def _duplicate(fileno: int) -> socket.socket:
+    number = os.dup(fileno)
+    try:
+        return socket.socket(fileno=number)
+    except OSError:  # another thread put something else in its place
+        os.close(number)
+        raise
+
+
+def _connected_files(port: int) -> set[int]:
+    """Numbers of the open files that are sockets with a peer at this port, or local ones."""
+    connected = set()
+    for entry in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # not connected, or closed meanwhile
+            if stat.S_ISSOCK(os.fstat(int(entry.name)).st_mode):
+                with _duplicate(int(entry.name)) as duplicate:
+                    peer = duplicate.getpeername()
+                if not isinstance(peer, tuple) or peer[1] == port:
+                    connected.add(int(entry.name))
+    return connected
 
 
 def _reader(cursor: Any) -> Any:

@@ -37,6 +37,18 @@ _RENDERING = (
     "-c array_nulls=on"
 )
 """Every session renders values alike, so that a value read from a table equals the same value from the log."""
+_BEHAVIOUR = (
+    " -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
+    " -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on"
+)
+"""What a role or a database may set for its applications and what breaks ours: a slot waits for other transactions and
+a large table is read for as long as that takes, a hot standby refuses SERIALIZABLE, and statements hold backslashes."""
+_DEFAULTS = _RENDERING + _BEHAVIOUR
+LIFT_LIMITS = (
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')"
+)
+"""Limits of later versions (14 and 17), for the first statement of a connection: a server refuses a connection that
+names a setting which it does not know. The decoding of a transaction counts as one, so a stream has them too."""
 _WRITABLE = " -c default_transaction_read_only=off"
 """Some administrators switch writing off by default; a publication, or a signal, is written on purpose."""
 _READ_ONLY = " -c default_transaction_read_only=on"
@@ -72,13 +84,18 @@ class Session:
         patience_s: int = 0,
         whole: bool = False,
     ) -> None:
-        """`patience_s`: how long to wait for a table that somebody else has locked; 0: as the role is set. `whole`: a
+        """`patience_s`: how long to wait for a table that somebody else has locked; 0: without a limit. `whole`: a
         policy that hides rows is an error, not a smaller table."""
         self._config = config
-        settings = _RENDERING + (_READ_ONLY if read_only else _WRITABLE) + (_WHOLE if whole else "")
+        settings = _DEFAULTS + (_READ_ONLY if read_only else _WRITABLE) + (_WHOLE if whole else "")
         settings += f" -c lock_timeout={patience_s}s" if patience_s else ""
         with translated(config):
             self._connection = psycopg.connect(_conninfo(config, application, settings=settings), autocommit=True)
+        try:
+            self.query(LIFT_LIMITS)
+        except TidelogError:
+            self.close()
+            raise
 
     @property
     def version(self) -> int:
@@ -112,7 +129,6 @@ class Session:
         idle while its rows are used."""
         self.query("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
         try:
-            self.query("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield
         except BaseException:
             self.close()  # ends the transaction, whatever state it is in
@@ -210,6 +226,9 @@ class Stream:
         command = f"START_REPLICATION SLOT {self._config.slot} LOGICAL {lsn_text(start)} ({', '.join(options)})"
         with translated(self._config, self._operation):
             self._pgconn.exec_(_STRETCH)
+            lifted = self._pgconn.exec_(LIFT_LIMITS.encode())
+            if lifted.status != pq.ExecStatus.TUPLES_OK:
+                raise _stream_error(self._config, lifted)
             result = self._pgconn.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise _stream_error(self._config, result)
@@ -308,17 +327,15 @@ def as_reader(config: Config) -> Config:
 def reader_conninfo(config: Config) -> str:
     """Of the role that reads rows. A table that DDL holds is waited for in turns: a batch waits for its slowest
     chunk."""
-    read_only = _READ_ONLY if config.snapshot.read_only else ""
-    return _conninfo(
-        as_reader(config), "tidelog chunks", settings=f"{_RENDERING}{_WHOLE} -c lock_timeout=10s{read_only}"
-    )
+    writing = _READ_ONLY if config.snapshot.read_only else _WRITABLE
+    return _conninfo(as_reader(config), "tidelog chunks", settings=f"{_DEFAULTS}{writing}{_WHOLE} -c lock_timeout=10s")
 
 
 def lsn_text(position: int) -> str:
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:08X}"
 
 
-def _conninfo(config: Config, application: str, *, settings: str = _RENDERING, **more: str) -> str:
+def _conninfo(config: Config, application: str, *, settings: str = _DEFAULTS, **more: str) -> str:
     return make_conninfo(
         host=config.host,
         port=config.port,

@@ -76,9 +76,9 @@ def error(config: Config, state: str, text: str) -> TidelogError:
     return DatabaseAway(said, hint=UNREACHABLE) if state[:2] in _NO_CONNECTION else TransientError(said)
 
 
-def unanswered(config: Config, seconds: float) -> TransientError:
-    """Of a server that accepts what is sent, and sends nothing back."""
-    return TransientError(
+def unanswered(config: Config, seconds: float) -> DatabaseAway:
+    """Of a server that accepts what is sent, and sends nothing back, or to which no packet gets through."""
+    return DatabaseAway(
         f"PostgreSQL at {config.host}:{config.port} has not answered for {seconds:.0f} s.", hint=UNREACHABLE
     )
 
