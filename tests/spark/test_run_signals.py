@@ -48,6 +48,8 @@ def test_runs_that_are_ended_lose_and_double_nothing(
             before = len(shop.ids())
             with shop.start("run") as run:
                 run.until(lambda before=before: len(shop.ids()) > before, "the first batch")
+                assert run.spark_loads("pyarrow")
+                assert not run.spark_loads("pandas")  # each process would take 0.65 s more
                 if way == "interrupt":
                     refused(shop)
                 getattr(run, way)()
