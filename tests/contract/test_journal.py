@@ -514,12 +514,15 @@ def test_a_follower_sees_new_segments(lab: Lab) -> None:
     journal, reader, follower = lab.journal(), Reader(transactions), lab.journal(own_ledger=True)
     reader.start(journal.open(START))
     follower.follow(START)
-    assert follower.end() == START
+    seen = START
+    assert follower.end() == seen
     while reader.pending:
         journal.append(reader.next(6))
         follower.refresh()
         assert follower.end() == journal.end()
-        assert lab.served(follower, START, follower.end()) == expected(transactions, START, journal.end())
+        assert lab.served(follower, seen, follower.end()) == expected(transactions, seen, journal.end())
+        seen = follower.end()
+    assert lab.served(follower, START, seen) == expected(transactions, START, seen)
     journal.release(transactions[5].end)
     follower.refresh()
     assert lab.served(follower, transactions[5].end, follower.end()) == expected(

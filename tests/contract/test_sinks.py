@@ -61,6 +61,7 @@ def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",  # a few rows are not worth compiling for
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # nor are expressions
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "America/New_York",
     }

@@ -8,7 +8,7 @@ from tests.iseries.faults import FAULTS
 from tests.iseries.run import Wrong, run
 from tidelog.errors import UnsupportedChange
 
-SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 500, 5_000, 400, 10
+SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 200, 5_000, 400, 10
 
 
 def play(first: int, last: int, fault: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Buffered = unbuffered = model, for hundreds of seeds with crashes; and every known mistake is noticed."""
+"""Buffered = unbuffered = model, for dozens of seeds with crashes; and every known mistake is noticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracle.faults import FAULTS, REFUSED
 from tests.oracle.model import Wrong, shown
 from tests.oracle.run import BUFFERED, UNBUFFERED, Run, play
 
-SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 250, 5_000, 200, 20
+SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 80, 5_000, 200, 20
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_both_ways_tell_what_was_committed_for_many_seeds(n: int) -> None:
     campaign(part(n, SEEDS, SEEDS_LONG - SEEDS))
 
 
-RARE = {"forgets-who-was-left-out": 600, "recalls-nobody": 500}
+RARE = {"forgets-who-was-left-out": 700, "recalls-nobody": 560, "trusts-the-present-unbuffered": 60}
 """Faults that show seldom, and the seed from which they are looked for."""
 
 

@@ -1,4 +1,4 @@
-"""Thousands of seeds end well, and every known mistake is noticed within the first few hundred."""
+"""Hundreds of seeds end well, and every known mistake is noticed within the first few hundred."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.run import Simulation
 from tests.simulation.world import FAULTS, Wrong
 
-SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 2_000, 20_000, 600, 10
+SEEDS, SEEDS_LONG, SEEDS_FAULT, PARTS = 700, 20_000, 600, 10
 
 
 def play(seeds: range, fault: str = "") -> None:
@@ -35,7 +35,15 @@ def test_target_equals_source_for_many_seeds(part: int) -> None:
     play(range(SEEDS + part * SEEDS_LONG // PARTS, SEEDS + (part + 1) * SEEDS_LONG // PARTS))
 
 
-RARE = {"reads-first": 700, "trust-origin": 2_000, "trust-absence": 3_500, "trust-answers": 8_500}
+RARE = {
+    "no-after": 250,
+    "other-watermark": 270,
+    "lost-is-empty": 330,
+    "reads-first": 700,
+    "trust-origin": 2_190,
+    "trust-absence": 3_570,
+    "trust-answers": 8_530,
+}
 """Faults that show seldom, and the seed from which they are looked for."""
 
 

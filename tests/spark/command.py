@@ -106,6 +106,14 @@ class Command:
                 found += [name] if group == str(self._process.pid) and state != "Z" else []
         return found
 
+    def spark_loads(self, package: str) -> bool:
+        """Whether a Python process that Spark started has libraries of a package loaded."""
+        found = False
+        for child in psutil.Process(self._process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # also a zombie
+                found |= any(package in Path(file.path).parts for file in child.memory_maps())
+        return found
+
     def kill_jvm(self) -> None:
         for child in psutil.Process(self._process.pid).children(recursive=True):
             if child.name() == "java":

@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -131,6 +132,33 @@ def test_a_damaged_journal_is_read_again_from_the_database(
     segment.write_bytes(content)
     pipeline.run(spark, once=True)
     assert len(rows(tmp_path, "t", "id")) == 5000
+
+
+def planners(spark: SparkSession) -> list[psutil.Process]:
+    """The processes that Spark started for streaming queries."""
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+    alive = [p for p in jvm.children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+    return [p for p in alive if any("streaming_source_runner" in word for word in p.cmdline())]
+
+
+def test_the_planner_of_a_restart_loads_no_pandas(
+    spark: SparkSession, database: Database, build: Build, tmp_path: Path
+) -> None:
+    """It would take a third of its time. Changes are captured and planned, and the journal is read, without."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
+    pipeline = build()
+    prepare(pipeline)
+    for i in (1, 2):
+        database.execute(f"INSERT INTO t VALUES ({i}, 'a')")
+        with pipeline.start(spark) as run:
+            wait(run, lambda: run.progress().events_total == 1)
+            database.execute(f"UPDATE t SET name = 'b' WHERE id = {i}")
+            wait(run, lambda: run.progress().events_total == 2)
+            (planner,) = planners(spark)
+            loaded = {part for file in planner.memory_maps() for part in Path(file.path).parts}
+            assert "pyarrow" in loaded
+            assert "pandas" not in loaded
+    assert rows(tmp_path, "t", "id", "name") == [(1, "b"), (2, "b")]
 
 
 def test_secrets_appear_nowhere(

@@ -48,6 +48,8 @@ def test_runs_that_are_ended_lose_and_double_nothing(
             before = len(shop.ids())
             with shop.start("run") as run:
                 run.until(lambda before=before: len(shop.ids()) > before, "the first batch")
+                assert run.spark_loads("pyarrow")
+                assert not run.spark_loads("pandas")  # each process would take 0.65 s more
                 if way == "interrupt":
                     refused(shop)
                 getattr(run, way)()
@@ -61,14 +63,19 @@ def test_runs_that_are_ended_lose_and_double_nothing(
     assert shop.ids() == writer.ids
 
 
-DELAYS_S = (0.0, 0.2, 0.4, 0.8, 1.2, 1.6, 2.0, 3.0, 4.0, 6.0, 8.0)
+# While Python imports, while Spark starts, before the first batch, and while it streams; then many moments between.
+MOMENTS_S = (0.0, 0.4, 1.2, 3.0, 7.0)
+MORE_MOMENTS_S = (0.1, 0.2, 0.3, 0.6, 0.8, 1.0, 1.6, 2.0, 2.5, 4.0, 5.0, 6.0, 8.0)
 
 
-def test_a_signal_at_any_moment_ends_the_command(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moments_s", [MOMENTS_S, pytest.param(MORE_MOMENTS_S, marks=pytest.mark.long)], ids=len)
+def test_a_signal_at_any_moment_ends_the_command(
+    database: Database, tmp_path: Path, moments_s: tuple[float, ...]
+) -> None:
     """With one line, the conventional exit code, and no process left, also while Python imports or Spark starts."""
     shop = Shop(database, tmp_path)
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    for delay_s, way in zip(DELAYS_S, itertools.cycle(["interrupt", "terminate"])):
+    for delay_s, way in zip(moments_s, itertools.cycle(["interrupt", "terminate"])):
         with shop.start("run") as run:
             run.until_started()
             time.sleep(delay_s)

@@ -7,7 +7,10 @@ from tidelog.cli import shutdown
 
 def main() -> int:
     shutdown.end_on_signals()
-    from tidelog.cli.main import main as run_command  # it takes a moment to import
+    from tidelog.core.lazy_pandas import skip_pandas_here_and_below  # these imports take a moment
+
+    skip_pandas_here_and_below()
+    from tidelog.cli.main import main as run_command
 
     try:
         return run_command()

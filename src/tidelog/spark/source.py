@@ -9,6 +9,7 @@ and not `commit`, which Spark never calls for the last batch, is what acknowledg
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from pyspark.sql.types import StructType
 from tidelog.connectors import plugin
 from tidelog.contracts import ENVELOPE, Slice
 from tidelog.core import metadata
+from tidelog.core.lazy_pandas import skip_pandas, skip_pandas_in_worker
 from tidelog.core.requirements import Requirements
 from tidelog.core.settings import Setting, nearest, parse
 from tidelog.core.snapshot.state import INITIAL, Chunk, Entry
@@ -51,6 +53,8 @@ REQUIREMENTS = "requirements"
 """What the pipeline's sink requires of a table."""
 JUMP = "jump"
 """An edit of the offsets that waits to be followed."""
+_PLANNER_PROCESS = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The main module of the process that Spark starts for each streaming query, with one reader and nothing else in it."""
 _PARTITION_ROWS = (10_000, 50_000)
 _PARTITION_BYTES = 32 << 20
 _OWN = {
@@ -94,6 +98,9 @@ class TidelogSource(DataSource):
         return from_arrow_schema(_typed_schema(definition, table, _prefix(self.options)))
 
     def streamReader(self, schema: StructType) -> StreamReader:
+        spec = sys.modules["__main__"].__spec__
+        if spec is not None and spec.name == _PLANNER_PROCESS:
+            skip_pandas()
         return StreamReader(dict(self.options), schema)
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -216,6 +223,7 @@ class _Planning:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
         assert isinstance(partition, Partition)
+        skip_pandas_in_worker()
         schema = to_arrow_schema(self._schema, timezone="UTC") if partition.task.shape == "typed" else None
         return work.run(partition.task, schema)
 

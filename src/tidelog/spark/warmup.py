@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelog import connectors
+from tidelog.core.lazy_pandas import skip_pandas_in_worker
 from tidelog.spark import work
 
 _PARTITIONS = 4
@@ -49,6 +50,7 @@ class WarmupReader(DataSourceStreamReader):
 
 def load(connector: str) -> None:
     """What an executor loads with its first real partition."""
+    skip_pandas_in_worker()
     import_module("tidelog.spark.source")
     connectors.decoder(connector)
     connectors.warm(connector)

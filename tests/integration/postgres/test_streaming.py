@@ -439,11 +439,11 @@ def test_a_cut_connection_is_told_open_transactions_from_their_beginning(twins: 
 @pytest.mark.parametrize("mode", ["persistent", "transient"])
 def test_a_restart_forgets_what_was_open(twins18: Twins, mode: str) -> None:
     """What the buffer kept on disk is told again; of what was rolled back meanwhile nothing comes."""
-    twins18.journal |= {"mode": mode, "memory.bytes": "5mb"}
+    twins18.journal |= {"mode": mode, "memory.bytes": "1mb"}
     started(twins18)
     database = twins18.database
     with database.connect(autocommit=False) as one, database.connect(autocommit=False) as other:
-        for first in range(0, 60_000, MANY):
+        for first in range(0, 20_000, MANY):
             many(one, first)
             many(other, first, "u")
         database.execute("INSERT INTO t VALUES (-1, 'small')")
@@ -459,7 +459,7 @@ def test_a_restart_forgets_what_was_open(twins18: Twins, mode: str) -> None:
         twins18.told()
         twins18.again(0)
         one.commit()
-    assert len(twins18.told()) == 60_000
+    assert len(twins18.told()) == 20_000
 
 
 def test_a_crash_of_the_server(private_postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,16 +543,16 @@ def test_what_only_others_wrote_is_passed_while_a_stream_is_open(twins18: Twins)
 
 
 def test_a_transaction_larger_than_the_memory(twins18: Twins) -> None:
-    twins18.journal["memory.bytes"] = "5mb"
+    twins18.journal["memory.bytes"] = "1mb"
     started(twins18)
     with twins18.database.connect(autocommit=False) as session:
-        session.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 150000) g")
+        session.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 30000) g")
         session.execute("SAVEPOINT a")
-        session.execute("INSERT INTO u SELECT g, repeat('y', 100) FROM generate_series(1, 50000) g")
+        session.execute("INSERT INTO u SELECT g, repeat('y', 100) FROM generate_series(1, 10000) g")
         session.execute("ROLLBACK TO a")
         session.execute("UPDATE t SET v = 'short' WHERE id % 3 = 0")
         session.commit()
-    assert len(twins18.told()) == 200_000
+    assert len(twins18.told()) == 40_000
 
 
 @pytest.mark.parametrize("seed", range(3))
