@@ -12,6 +12,10 @@ TOGETHER := -n auto --dist loadfile --no-loadscope-reorder
 # The tests end with make, however it ends (tests/reaper.py).
 WITH_SERVERS := . scripts/java.sh && scripts/servers.sh && export TIDELOG_TESTS_MAKE=$$PPID && exec
 
+# Hundreds of Python processes start in a run: none compiles what another has compiled. Kept out of the source folders.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long sim check bench docs format lock clean
 

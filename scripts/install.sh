@@ -20,6 +20,8 @@ echo "${SPARK:-locked}" >.venv/spark.version
 echo "installing tidelog[$extras] into .venv …"
 if .venv/bin/python -m pip install --quiet uv 2>/dev/null &&
   .venv/bin/uv pip install --quiet --python .venv/bin/python --constraint "$lock" --editable ".[$extras]"; then
-  exit 0
+  :
+else
+  .venv/bin/python -m pip install --quiet --constraint "$lock" --editable ".[$extras]"
 fi
-.venv/bin/python -m pip install --quiet --constraint "$lock" --editable ".[$extras]"
+.venv/bin/python scripts/compile_spark.py
