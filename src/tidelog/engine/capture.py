@@ -95,10 +95,11 @@ class Capture:
 
     # -- for the reader ----------------------------------------------------------------------------------------
 
-    def start(self, position: int, note: str | None = None) -> None:
-        """Serve everything from `position` on; `note` is what the connector has to know to read on from there."""
+    def start(self, position: int, note: str | None = None, log_end: int | None = None) -> None:
+        """Serve everything from `position` on; `note` is what the connector has to know to read on from there. What
+        the journal holds past `log_end` is not served."""
         self._acknowledged, self._note = position, note
-        self._from = self._open(position)
+        self._from = self._open(position, log_end)
         self._thread.start()
 
     def wait(self, beyond: int, seconds: float) -> int:
@@ -199,14 +200,14 @@ class Capture:
                 self._stopping.wait(self._backoff.failed(str(exc)))
                 reopen = True
 
-    def _open(self, position: int) -> int:
+    def _open(self, position: int, log_end: int | None = None) -> int:
         """The journal ends where the last event does. A place on the empty stretch after it is no gap, for which all
         that is kept for a rewind would have to go. Nor is it where nothing was captured yet: a first batch that was
         not committed is planned again from the slot's place, and the next one begins where that batch ended, which may
         lie anywhere on the stretch. The stretch has no records of the database; those of our own end it."""
         begin = begin_of_idle(self._places, position)
         captured = max(self.journal.reached(), self.journal.newest_version() + 1)
-        return self.journal.open(min(max(begin, captured), position))
+        return self.journal.open(min(max(begin, captured), position), log_end)
 
     def _session(self) -> None:
         start = skip_idle(self._places, self._from)

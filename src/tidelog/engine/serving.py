@@ -43,6 +43,8 @@ class Serving:
         self._readers = Readers(self.files)
         self._connector: Connector | None = None
         self._prepared: int | None = None
+        self._starts_over = False
+        """Nothing that was delivered counts any more."""
         self._lock: Lock | None = None
         self._name = ""
         self._hold = ExitStack()
@@ -55,6 +57,7 @@ class Serving:
 
     def prepare(self, *, resuming: bool = False) -> int:
         """Make ready for a start: where it begins. Who goes on with a log that is captured apart knows where."""
+        self._starts_over = not resuming
         if self.apart:
             return 0 if resuming else self._readers.start()
         owner.require(self.files, self._owner)
@@ -125,7 +128,8 @@ class Serving:
             abandoned=abandoned,
             check=self._lock.require_kept,
         )
-        log.start(floor, start.note or noted(start))
+        log_end = self.connector.through(self.connector.log_end()) if self._starts_over else None
+        log.start(floor, start.note or noted(start), log_end)
         self.log = log
         return floor
 

@@ -9,6 +9,7 @@ broken session, or a late write of a reader that was replaced, is never seen.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +23,7 @@ from tidelog.journal.files import Files
 from tidelog.journal.ledger import Entry, Ledger, Placed
 from tidelog.model.schema import Table
 
+_LOG = logging.getLogger("tidelog")
 _EPOCHS = "epochs"
 _SPLIT_ROWS = 50_000
 """A slice has at most as many rows: a huge transaction spreads over many partitions."""
@@ -56,13 +58,17 @@ class SegmentJournal:
 
     # -- opening -----------------------------------------------------------------------------------------------
 
-    def open(self, start: int) -> int:
-        """Serve everything from `start` on; returns where the tail must continue, which begins a new epoch."""
+    def open(self, start: int, log_end: int | None = None) -> int:
+        """Serve everything from `start` on; returns where the tail must continue, which begins a new epoch. A journal
+        that reaches past `log_end` is emptied: the database was restored, and will write other changes there."""
         with self._changed:
             first = self._epoch == 0
             self._epoch = self._claim()
             self.refresh()
             if first and not self._persistent:
+                self._drop(self._entries)
+            if log_end is not None and any(entry.end > log_end for entry in self._entries):
+                _LOG.warning("The journal is emptied: it reaches past the end of the database's log.")
                 self._drop(self._entries)
             self._cut_damage(start)
             if not self._covers(start):

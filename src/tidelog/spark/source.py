@@ -98,7 +98,7 @@ class TidelogSource(DataSource):
         return from_arrow_schema(_typed_schema(definition, table, _prefix(self.options)))
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        spec = sys.modules["__main__"].__spec__
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
         if spec is not None and spec.name == _PLANNER_PROCESS:
             skip_pandas()
         return StreamReader(dict(self.options), schema)

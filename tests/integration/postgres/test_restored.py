@@ -15,15 +15,18 @@ from tidelog.errors import PositionLost
 from tidelog.spark.source import JUMP
 
 
+@pytest.mark.parametrize("retention", ["0", "50mb"])
 def test_what_was_delivered_and_is_gone_is_noticed(
-    private_postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    private_postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention: str
 ) -> None:
+    """The journal may still hold changes that the server has lost: they are not delivered after a new start."""
     monkeypatch.setattr("tidelog.engine.serving._REPLAY_S", 0.0)
     server, backup = private_postgres, tmp_path / "backup"
     database = server.create_database("restored")
     database.execute("CREATE TABLE a (id int PRIMARY KEY, v text)")
     database.execute("INSERT INTO a VALUES (1, 'old')")
     with Rig(database, tmp_path / "pipeline") as rig:
+        rig.source["journal.retention.bytes"] = retention
         rig.run()
         rig.crash()
         server.halt()

@@ -122,16 +122,24 @@ def _duplicate(fileno: int) -> socket.socket:
 
 
 def _connected_files(port: int) -> set[int]:
-    """Numbers of the open files that are sockets with a peer at this port, or local ones."""
+    """Numbers of the open files that are sockets with a peer at this port, or local ones; none where the system does
+    not list them."""
     connected = set()
-    for entry in Path("/dev/fd").iterdir():
+    for number in _open_files():
         with suppress(OSError):  # not connected, or closed meanwhile
-            if stat.S_ISSOCK(os.fstat(int(entry.name)).st_mode):
-                with _duplicate(int(entry.name)) as duplicate:
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with _duplicate(number) as duplicate:
                     peer = duplicate.getpeername()
                 if not isinstance(peer, tuple) or peer[1] == port:
-                    connected.add(int(entry.name))
+                    connected.add(number)
     return connected
+
+
+def _open_files() -> list[int]:
+    try:
+        return [int(entry.name) for entry in Path("/dev/fd").iterdir()]
+    except OSError:
+        return []
 
 
 def _reader(cursor: Any) -> Any:
