@@ -54,7 +54,7 @@ class Bulk:
             before = _connected_files(self._config.port)
             connection = self._driver.connect(reader_conninfo(self._config), autocommit=True)
             new = _connected_files(self._config.port) - before
-            return connection, _duplicate(new.pop()) if len(new) == 1 else None
+            return connection, server_watch.duplicate_socket(new.pop()) if len(new) == 1 else None
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         texts = tuple(written(value) for value in parameters)
@@ -112,15 +112,6 @@ class Bulk:
             raise sqlstate.in_bulk(self._config, getattr(exc, "sqlstate", "") or "", str(exc)) from exc
 
 
-def _duplicate(fileno: int) -> socket.socket:
-    number = os.dup(fileno)
-    try:
-        return socket.socket(fileno=number)
-    except OSError:  # another thread put something else in its place
-        os.close(number)
-        raise
-
-
 def _connected_files(port: int) -> set[int]:
     """Numbers of the open files that are sockets with a peer at this port, or local ones; none where the system does
     not list them."""
@@ -128,7 +119,10 @@ def _connected_files(port: int) -> set[int]:
     for number in _open_files():
         with suppress(OSError):  # not connected, or closed meanwhile
             if stat.S_ISSOCK(os.fstat(number).st_mode):
-                with _duplicate(number) as duplicate:
+                duplicate = server_watch.duplicate_socket(number)
+                if duplicate is None:
+                    continue
+                with duplicate:
                     peer = duplicate.getpeername()
                 if not isinstance(peer, tuple) or peer[1] == port:
                     connected.add(number)

@@ -58,7 +58,7 @@ class Operation:
     assignment needs no lock."""
 
     def __init__(self, fileno: int, connect_timeout_s: float) -> None:
-        self._socket = _duplicate(fileno)
+        self._socket = duplicate_socket(fileno)
         """None where there is none: then the operation is not watched."""
         self._socket_in_use = threading.Lock()
         """Held while the watch uses the socket, or it is closed: its number may soon mean another file."""
@@ -129,7 +129,7 @@ class Operation:
                 self._socket_in_use.release()
 
 
-def _duplicate(fileno: int) -> socket.socket | None:
+def duplicate_socket(fileno: int) -> socket.socket | None:
     """The socket under a number of its own, so that it stays valid when the driver closes its own; None where there is
     none, as with too many open files: a query without the watch is better than no query."""
     try:
@@ -140,7 +140,7 @@ def _duplicate(fileno: int) -> socket.socket | None:
             os.close(duplicate)
             raise
     except OSError as exc:
-        _LOG.debug("A connection is not watched: %s", exc)
+        _LOG.debug("A socket is not watched: %s", exc)
         return None
 
 
